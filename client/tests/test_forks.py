@@ -126,13 +126,15 @@ for prefetch, n in ((0, 1), (0, 9000), (100, 1000)):
     every += finish() + take(10) + child()
     tickets.close()
 """,
-    "children of children": """
+    "children of children, also of forks that Python is not told of": """
 others = Tickets(url, prefetch=0, timeout=60)
 def some():
-    return take(100) + [others.take("photos") for _ in range(20)]
+    return take(100) + tickets.take_many("photos", 5) + others.take_many("photos", 20)
 every += some()
-children = [forked(lambda: some() + forked(some)() + take()) for _ in range(3)]
-every += some() + take() + sum((child() for child in children), [])
+for fork in (os.fork, native):
+    rest()
+    children = [forked(lambda: some() + forked(some)() + take()) for _ in range(3)]
+    every += some() + take() + sum((child() for child in children), [])
 """,
     "with asyncio": """
 import asyncio
@@ -142,13 +144,6 @@ def take(n=200):
 every += take(1)
 child = forked(lambda: take() + take())
 every += take() + child()
-""",
-    "of a fork that Python is not told of": """
-every += take(1) + Tickets(url, prefetch=0, timeout=60).take_many("photos", 2)
-rest()
-fork = native
-children = [forked(lambda: tickets.take_many("photos", 5) + take(400)) for _ in range(3)]
-every += take() + sum((child() for child in children), [])
 """,
     "while threads wait for blocks": """
 stop = threading.Event()
@@ -190,7 +185,6 @@ assert os.waitpid(pid, 0)[1] == 0
 """,
 }
 ENDINGS = {
-    "in use": "take()",
     "in a hook": "import atexit; atexit.register(take); take(10)",
     "with asyncio": "import asyncio; asyncio.run(AsyncTickets(url).take('photos'))",
     "in a finalizer": """

@@ -41,23 +41,19 @@ def main() -> int:
         judge, trace = run_seed(chosen.seed or 0, chosen.without, trace=True)
         print(*trace, *judge.faults, sep="\n")
         return bool(judge.faults)
-    first, began, wrong, ids, repeated = chosen.seed or 0, time.monotonic(), 0, 0, 0
+    first, began, wrong, ids, excused = chosen.seed or 0, time.monotonic(), 0, 0, 0
+    seeds = range(first, first + chosen.schedules)
     with multiprocessing.Pool(chosen.processes) as pool:
-        results = pool.imap_unordered(
-            partial(_work, protection=chosen.without), range(first, first + chosen.schedules), 10
-        )
-        for done, (seed, faults, count, again) in enumerate(results, 1):
-            ids, repeated = ids + count, repeated + again
+        results = pool.imap_unordered(partial(_work, protection=chosen.without), seeds, 10)
+        for done, (seed, faults, count, repeated) in enumerate(results, 1):
+            ids, excused, wrong = ids + count, excused + repeated, wrong + bool(faults)
             if faults:
-                wrong += 1
                 print(f"\rseed {seed}: {faults[0]}" + (f" (and {len(faults) - 1} more)" if faults[1:] else ""))
-            if sys.stderr.isatty() or done % 100 == 0 or done == chosen.schedules:
-                spent = time.monotonic() - began
-                print(
-                    f"\r{done} schedules, {ids} ids, {repeated} excused, {wrong} wrong, {spent:.0f} s",
-                    end="",
-                    file=sys.stderr,
+            if done % 100 == 0 or done == chosen.schedules:
+                said = (
+                    f"{done} schedules, {ids} ids, {excused} excused, {wrong} wrong, {time.monotonic() - began:.0f} s"
                 )
+                print(f"\r{said}", end="", file=sys.stderr)
     print(file=sys.stderr)
     return bool(wrong)
 

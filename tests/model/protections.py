@@ -16,8 +16,8 @@ from app.databases.connections import Connections
 from app.databases.database import Database
 from app.databases.record import Record, State
 from app.databases.session import Book, Mark, Marked, Note, Write
-from app.tickets import agreement, lane, level, marks, opening, probe
-from app.tickets.everywhere import everywhere, lives_in_sight
+from app.tickets import agreement, everywhere, growth, lane, level, marks, opening, probe
+from app.tickets.everywhere import lives_in_sight
 from app.tickets.lane import Lane
 from app.tickets.level import make_level
 from app.tickets.sight import Member, Sight, Status
@@ -224,7 +224,7 @@ def body_last() -> Patches:
 
 
 def _lanes_out() -> Patches:
-    ask = everywhere
+    ask = everywhere.everywhere
 
     async def patched(sight: Sight, lives: Mapping[Member, str], call: Any) -> dict[Member, Any]:
         results = await ask(sight, lives, call)
@@ -257,6 +257,15 @@ def _forming() -> Patches:
         return None if step is None else replace(step, record=replace(step.record, state=State.DRAWN))
 
     return [put(agreement, "_forming_step", patched)]
+
+
+def _floor_marks() -> Patches:
+    read = everywhere.all_rows
+
+    async def patched(member: Member, life: str, book: Book) -> dict[str, Note]:
+        return {} if book is Book.MARKS else await read(member, life, book)
+
+    return [put(growth, "all_rows", patched)]
 
 
 SHORT: dict[str, TakeOut] = {
@@ -295,5 +304,9 @@ SHORT: dict[str, TakeOut] = {
     "memory": _memory,
     # A ring is formed in two steps: `forming` on all databases before `drawn`.
     "forming": _forming,
+    # Growth keeps what is known of each sequence as a floor on every database.
+    "keep_floors": lambda: [put(growth.Growth, "_keep_floors", mock.AsyncMock())],
+    # The floors that growth keeps are above every limit. Without, they are above the positions alone.
+    "floor_marks": _floor_marks,
 }
 TAKE_OUT |= SHORT

@@ -1,4 +1,4 @@
-"""Short scripts about the ring and its record: a duplicate without a protection, none with it.
+"""Short scripts about the ring, its record and `ticketd grow`: a duplicate without a protection, none with it.
 
 The letters are those of the explored state machines: S draws first, T comes later.
 """
@@ -6,6 +6,8 @@ The letters are those of the explored state machines: S draws first, T comes lat
 import asyncio
 
 from app.tickets.request import Shape
+from tests.model.growing import Run
+from tests.model.server import Server
 from tests.model.stage import SEQUENCE, Stage, shows
 
 
@@ -192,3 +194,43 @@ async def went_on_without_who_refused(stage: Stage) -> None:
     await stage.until(lambda: s.given[1] > answers, 1.3)
     looks[0].go_on()
     await asyncio.sleep(1)
+
+
+# --- growth -----------------------------------------------------------------------------------------------------------
+
+
+async def _grown(stage: Stage) -> tuple[Server, Server]:
+    """S has drawn with two databases, and has not seen that `grow` has added a third, which T draws from."""
+    world = stage.world
+    s = await stage.start("S")
+    await stage.take(s, 5)
+    longer = [*world.places, world.make_place("db3", 3)]
+    t = world.start("T", longer)
+    await stage.until(lambda: None not in t.lives[:2])
+    write = stage.network.hold("write_ring", "grow", stage.one.name)
+    run = world.growth = Run(world, longer, longer, 3)
+    await write.caught.wait()
+    for place in (stage.one, stage.two):
+        stage.network.hold("look answer", "S", place.name)
+    write.go_on()
+    await asyncio.wait([run.task])
+    world.settle_growth()
+    await stage.until(lambda: None not in t.lives, 1.0)
+    return s, t
+
+
+@shows("keep_floors")
+async def a_new_lane_knows_nothing(stage: Stage) -> None:
+    """The database that joined has no mark of what the others gave."""
+    _, t = await _grown(stage)
+    await stage.take(t, 3, offset=3)
+
+
+@shows("floor_marks")
+async def the_old_ring_goes_on_to_its_limit(stage: Stage) -> None:
+    """A server that has not seen the change gives what its limit allows, with the increment of before."""
+    s, t = await _grown(stage)
+    await stage.take(t, 3, offset=3)
+    for place in (stage.one, stage.two):
+        stage.network.hold("mark", "S", place.name)
+    await stage.take(s, 4)

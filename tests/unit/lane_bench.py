@@ -1,4 +1,4 @@
-"""A pair of ticket databases in memory with a ring that is drawn, and the lanes of one server on it, without a probe.
+"""A pair of ticket databases in memory with a ring that is drawn, and lanes and catalog of one server, without a probe.
 
 The tests decide by hand what the server sees: which database is in sight, in which life, and when it was looked at.
 """
@@ -14,14 +14,19 @@ from app.databases.database import Database
 from app.databases.record import Body, Record, State, new_word
 from app.databases.session import Counter, Note, RingRow
 from app.errors import DatabaseError, DatabaseFailed, TicketError
+from app.tickets.catalog import Catalog
 from app.tickets.floors import Floors
 from app.tickets.lane import Lane
+from app.tickets.listing import Listing
 from app.tickets.opening import LaneSpec, Opener
 from app.tickets.request import Call, Request, Shape
-from app.tickets.sight import Member, Sight
+from app.tickets.sight import Member, Sight, Status
 from app.tickets.step import Reserve, TicketPace
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
+
+NOW = 1_700_000_000_000
+"""The time for new sequences, in milliseconds since 1970."""
 
 
 class Clock:
@@ -44,7 +49,7 @@ class Asked:
 
 
 class Bench:
-    """One server's sight of a ring of `count` fake databases that all have the sequence `photos`."""
+    """One server's sight of a ring of fake databases."""
 
     def __init__(self, servers: Sequence[FakeServer], clock: Clock, *, timeout: float = 5.0) -> None:
         self.servers, self.clock = servers, clock
@@ -54,8 +59,26 @@ class Bench:
             self.members.append(Member(offset, database))
         self.sight = Sight(self.members, interval=1.0, timeout=timeout, clock=clock, is_settling=False)
         self.floors = Floors(self.sight)
+        self.catalog = Catalog(self.sight, self.floors, lambda: NOW)
+        self.listing = Listing(self.catalog, self.sight)
         self.opener = Opener(self.sight, self.floors, Random(7))
         self.handed_back: list[tuple[Lane, list[Request], TicketError]] = []
+
+    def another(self) -> "Bench":
+        """Another server on the same databases. It has a sight of its own, with nothing in sight yet."""
+        bench = Bench(self.servers, self.clock)
+        bench.sight.go_by(self.sight.record)
+        return bench
+
+    def lose(self, *members: Member) -> None:
+        """Lose sight of these databases."""
+        for member in members:
+            self.sight.leave(member, Status.DOWN, "away")
+
+    def lasts(self, name: str) -> list[int | None]:
+        """Where the counters of a sequence stand on each database; None where there is none."""
+        counters = [server.data.counters.get(name) for server in self.servers]
+        return [counter.last if counter is not None else None for counter in counters]
 
     async def see(self, *members: Member) -> None:
         """Look at these members (all of them by default) and take them into sight."""
@@ -69,7 +92,7 @@ class Bench:
                 self.sight.enter(member, life)
         self.sight.move()
 
-    def lane(self, offset: int, *, reserve: float = 0.0, refuses: bool = False, sequence: str = "photos") -> Lane:
+    def lane(self, offset: int, *, reserve: float = 0.0, sequence: str = "photos") -> Lane:
         """Make the lane of this offset."""
         member = self.members[offset - 1]
 
@@ -86,14 +109,13 @@ class Bench:
                 request.fail(error)
 
         name = LaneSpec(sequence, member, 1, TicketPace(), counter)
-        return Lane(name, self.opener, again, Reserve(reserve), refuses=refuses)
+        return Lane(name, self.opener, again, Reserve(reserve), refuses=False)
 
     async def take(self, lane: Lane, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
         """Ask this lane and return what it answers."""
         asked = Asked(count, shape)
         lane.ask([asked.request])
-        async with asyncio.timeout(10):
-            return await asked.answer
+        return await asyncio.wait_for(asked.answer, 10)
 
 
 async def settled(lane: Lane) -> None:
@@ -102,29 +124,23 @@ async def settled(lane: Lane) -> None:
         await asyncio.wait(tasks)
 
 
-def ring_of(servers: Sequence[FakeServer]) -> Record:
-    """Write a record that is drawn on all of these databases."""
-    bodies = tuple(Body(offset, server.data.ring.body, 1) for offset, server in enumerate(servers, 1))
-    record = Record(new_word(), 1, new_word(), len(servers), State.DRAWN, bodies)
-    for body, server in zip(bodies, servers, strict=True):
-        server.data.ring = RingRow(body.word, body.offset, record.stamp, record.dump())
-    return record
-
-
 async def make_bench(
-    count: int = 2, *, last: int = 0, bits: int = 64, seen: bool = True, seconds: float = 5.0
+    count: int = 2, *, last: int | None = 0, bits: int = 64, seen: bool = True, seconds: float = 5.0
 ) -> Bench:
     """Make the databases, the ring and one server's sight of it.
 
-    last: where the counters of `photos` stand. seconds: the database timeout.
+    last: where the counters of `photos` stand, None without that sequence. seconds: the database timeout.
     """
     clock = Clock()
     servers = [FakeServer(f"db{offset}", clock=clock) for offset in range(1, count + 1)]
-    record = ring_of(servers)
-    for server in servers:
-        server.add("photos", bits, last)
+    bodies = tuple(Body(offset, server.data.ring.body, 1) for offset, server in enumerate(servers, 1))
+    record = Record(new_word(), 1, new_word(), count, State.DRAWN, bodies)
     bench = Bench(servers, clock, timeout=seconds)
     bench.sight.go_by(record)
+    for body, server in zip(bodies, servers, strict=True):
+        server.data.ring = RingRow(body.word, body.offset, record.stamp, record.dump())
+        if last is not None:
+            server.add("photos", bits, last)
     if seen:
         await bench.see()
     return bench

@@ -200,34 +200,27 @@ def test_a_server_goes_by_the_highest_record_of_a_ring(words: str, record: str) 
     assert decide(words).record == RECORDS.get(record)
 
 
-@pytest.mark.parametrize(("setting", "increment"), [(None, 2), (5, 5), (1, 1)])
-def test_a_new_ring_has_the_increment_that_is_set_or_one_for_each_database(setting: int | None, increment: int) -> None:
-    bodies = (Body(1, "A", 1), Body(2, "B", 1))[:increment]
-    step = decide("A B", increment=setting).step
-    assert step is not None
-    assert step.record == Record("new", 1, "new", increment, State.FORMING, bodies)
-
-
-NEXT = replace(RING, writer="new")
+NEXT = replace(RING, number=8, writer="new")
+NEW = Record("new", 1, "new", 2, State.FORMING, FORMING.bodies)
 
 
 @pytest.mark.parametrize(
-    ("words", "record"),
+    ("words", "setting", "record"),
     [
-        ("A/forming B", FORMING),
-        ("A/forming B/forming", replace(NEXT, number=2)),
-        ("A/forming-C B", Record("new", 2, "new", 2, State.FORMING, (Body(1, "A", 2), Body(2, "B", 2)))),
-        ("new B/ring", replace(NEXT, number=8, bodies=(Body(1, "new", 8), Body(2, "B", 1)))),
-        (
-            "x B/room y",
-            replace(NEXT, number=8, increment=3, bodies=(Body(1, "x", 8), Body(2, "B", 1), Body(3, "y", 8))),
-        ),
-        ("A/changing B/ring", replace(NEXT, number=9)),
-        ("new B/changing", replace(NEXT, number=9, bodies=(Body(1, "new", 9), Body(2, "B", 1)))),
+        ("A B", None, NEW),
+        ("A B", 5, replace(NEW, increment=5)),
+        ("A B", 1, replace(NEW, increment=1, bodies=NEW.bodies[:1])),
+        ("A/forming B", None, FORMING),
+        ("A/forming B/forming", None, replace(NEXT, number=2)),
+        ("A/forming-C B", None, replace(NEW, number=2, bodies=(Body(1, "A", 2), Body(2, "B", 2)))),
+        ("new B/ring", None, replace(NEXT, bodies=(Body(1, "new", 8), Body(2, "B", 1)))),
+        ("x B/room y", None, replace(NEXT, increment=3, bodies=(Body(1, "x", 8), Body(2, "B", 1), Body(3, "y", 8)))),
+        ("A/changing B/ring", None, replace(NEXT, number=9)),
+        ("new B/changing", None, replace(NEXT, number=9, bodies=(Body(1, "new", 9), Body(2, "B", 1)))),
     ],
 )
-def test_the_next_record(words: str, record: Record) -> None:
-    step = decide(words, quiet=5.0).step
+def test_the_next_record(words: str, setting: int | None, record: Record) -> None:
+    step = decide(words, increment=setting, quiet=5.0).step
     assert step is not None
     assert step.record == record
 

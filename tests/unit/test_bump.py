@@ -11,35 +11,34 @@ from app.errors import AboveCeiling, Growing, NotConfirmed
 from app.tickets import everywhere
 from app.tickets.bump import Bumps
 from app.tickets.floors import NUMBER, Floors
-from tests.unit.catalog_bench import CatalogBench, lasts
 from tests.unit.lane_bench import Bench, make_bench
 
 DEADLINE = 1e9
 
 
-async def bump(bench: CatalogBench, above: int, known: Callable[[], object] = lambda: True) -> None:
+async def bump(bench: Bench, above: int, known: Callable[[], object] = lambda: True) -> None:
     """Bump a sequence. known: whether every live server has the number of the floors in time."""
 
     async def wait_known(_number: int, deadline: float) -> bool:
         assert deadline == DEADLINE
         return known() is not False
 
-    bumps = Bumps(bench.sight, bench.catalog, bench.bench.floors, wait_known)
+    bumps = Bumps(bench.sight, bench.catalog, bench.floors, wait_known)
     entry = await bumps.bump("photos", above, force=False, deadline=DEADLINE)
     assert entry.name == "Photos"
 
 
-async def with_photos() -> CatalogBench:
-    bench = await CatalogBench.make()
+async def with_photos() -> Bench:
+    bench = await make_bench(last=None)
     await bench.catalog.create("Photos", None, {"bits": 32})
     return bench
 
 
-def floor_rows(bench: Bench | CatalogBench) -> list[int]:
+def floor_rows(bench: Bench) -> list[int]:
     return [note.high for server in bench.servers for note in server.data.notes[Book.FLOORS].values()]
 
 
-def numbers(bench: Bench | CatalogBench) -> list[int]:
+def numbers(bench: Bench) -> list[int]:
     return [server.data.notes[Book.COUNTS][NUMBER].high for server in bench.servers]
 
 
@@ -48,39 +47,39 @@ async def test_a_bump_raises_floors_and_counters_before_it_waits_for_live_server
     seen = []
 
     def known() -> None:
-        seen.append((numbers(bench), floor_rows(bench), lasts(bench, "Photos")))
+        seen.append((numbers(bench), floor_rows(bench), bench.lasts("Photos")))
 
     await bump(bench, 5_000, known)
     await bump(bench, 70, known)
     assert seen == [([number] * 2, [5_000] * 2, [5_000] * 2) for number in (1, 2)]
-    assert bench.bench.floors.known == {"photos": 5_000}
+    assert bench.floors.known == {"photos": 5_000}
 
 
 async def test_a_bump_makes_the_counter_where_it_is_missing() -> None:
-    bench = await CatalogBench.make()
+    bench = await make_bench(last=None)
     bench.servers[0].add("Photos")
     await bump(bench, 300)
-    assert lasts(bench, "Photos") == [300, 300]
+    assert bench.lasts("Photos") == [300, 300]
 
 
 async def test_a_bump_is_confirmed_once_every_database_and_every_live_server_knows_of_it() -> None:
     bench = await with_photos()
     first, second = bench.members
-    bench.away(2)
+    bench.lose(bench.members[1])
     with pytest.raises(NotConfirmed, match=second.name):
         await bump(bench, 50)
-    await bench.bench.see()
+    await bench.see()
     bench.servers[1].read_only = True
     with pytest.raises(NotConfirmed):
         await bump(bench, 50)
     assert second.life is None
     bench.servers[1].read_only = False
-    await bench.bench.see()
+    await bench.see()
     with pytest.raises(NotConfirmed, match="ask for the same bump again"):
         await bump(bench, 50, lambda: False)
     with pytest.raises(NotConfirmed, match=first.name):
         await bump(bench, 50, lambda: bench.sight.enter(first, "another life"))
-    await bench.bench.see()
+    await bench.see()
     await bump(bench, 50)
 
 
@@ -105,15 +104,12 @@ async def read(bench: Bench, reader: Floors) -> None:
     await reader.read(member, member.life or "", numbers(bench)[0])
 
 
-async def test_a_floor_is_kept_on_every_database_and_the_number_rises_above_every_number_seen() -> None:
+async def test_the_number_of_the_floors_rises_above_every_number_that_was_heard() -> None:
     bench = await make_bench()
     lives = {member: member.life for member in bench.members}
-    heard = Floors(bench.sight, lambda: 20)
-    for floors, above, number in ((bench.floors, 500, 1), (bench.floors, 100, 2), (heard, 100, 21)):
-        assert await floors.keep("Photos", above) == (lives, number)
-        assert floor_rows(bench) == [500, 500]
+    for heard, number in ((lambda: 0, 1), (lambda: 20, 21)):
+        assert await Floors(bench.sight, heard).keep("Photos", 100) == (lives, number)
         assert numbers(bench) == [number, number]
-    assert bench.floors.known == {"photos": 500}
 
 
 async def test_two_servers_that_keep_floors_at_once_lose_none() -> None:

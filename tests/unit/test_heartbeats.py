@@ -19,10 +19,6 @@ def row(high: int, word: str = "other", said: Said = SAID) -> Note:
 DAMAGED = Note(3, tenure="other", text="?")
 
 
-def test_a_heartbeat_says_the_same_after_it_was_written_and_read() -> None:
-    assert Said.load(SAID.dump()) == SAID
-
-
 @pytest.mark.parametrize("text", ["", "{}", "[]", SAID.dump()[:-9], SAID.dump().replace("6.0", "-1")])
 def test_a_damaged_text_says_nothing(text: str) -> None:
     assert Said.load(text) is None
@@ -76,10 +72,3 @@ def test_grow_is_quiet_since_its_row_moved_last() -> None:
     for now in (100.0, 103.0):
         heartbeats.read(1, "L", {"host:grow": row(1, said=GROW)}, now)
     assert heartbeats.quiet("other", 103.0) == 3.0
-
-
-def test_a_row_that_has_not_moved_for_an_hour_is_outdated() -> None:
-    heartbeats = Heartbeats("me:8000", "mine")
-    heartbeats.read(1, "L", {Z: row(1)}, 0.0)
-    assert heartbeats.outdated(1, 3599.0) == {}
-    assert heartbeats.outdated(1, 3600.0) == {Z: row(1)}

@@ -1,12 +1,11 @@
-"""The issuer and the desk: turns, failover, and requests that run out of time."""
+"""The issuer: turns, failover, and what requests wait for."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from app.errors import Exhausted, NoTicketDatabase, OutOfTime, UnknownSequence
-from app.tickets.desk import Desk
+from app.errors import NoTicketDatabase
 from app.tickets.issuer import Issuer
 from app.tickets.request import Shape
 from app.tickets.sight import Status
@@ -24,26 +23,28 @@ def issuer_of(bench: Bench, reserve: float = 0.0) -> Issuer:
     return Issuer("photos", bench.sight, TicketPace(), lanes)
 
 
-async def answer(asked: Asked) -> Any:
-    async with asyncio.timeout(20):
-        return await asked.answer
+@pytest.fixture
+async def bench() -> Bench:
+    return await make_bench()
+
+
+@pytest.fixture
+async def issuer(bench: Bench) -> Issuer:
+    return issuer_of(bench)
 
 
 async def take(issuer: Issuer, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
     asked = Asked(count, shape)
-    asked.request.deadline = float("inf")
     issuer.ask(asked.request)
-    return await answer(asked)
+    return await asyncio.wait_for(asked.answer, 20)
 
 
-async def test_the_databases_take_turns() -> None:
-    issuer = issuer_of(await make_bench())
+async def test_the_databases_take_turns(issuer: Issuer) -> None:
     ids = [await take(issuer) for _ in range(6)]
     assert sorted(ids) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_lists_from_the_stocks_take_turns() -> None:
-    bench = await make_bench()
+async def test_lists_from_the_stocks_take_turns(bench: Bench) -> None:
     issuer = issuer_of(bench, reserve=2.0)
     for _ in range(8):
         for lane in issuer.lanes:
@@ -57,11 +58,8 @@ async def test_lists_from_the_stocks_take_turns() -> None:
     assert sides in ([0, 1, 0, 1], [1, 0, 1, 0])
 
 
-async def test_a_database_that_fails_costs_its_requests_one_attempt() -> None:
-    bench = await make_bench()
-    issuer = issuer_of(bench)
-    await take(issuer)
-    await take(issuer)
+async def test_a_database_that_fails_costs_its_requests_one_attempt(bench: Bench, issuer: Issuer) -> None:
+    assert await take(issuer) != await take(issuer)
     bench.servers[0].down = True
     bench.servers[0].end_connections()
     ids = [await take(issuer) for _ in range(4)]
@@ -69,28 +67,21 @@ async def test_a_database_that_fails_costs_its_requests_one_attempt() -> None:
     assert bench.members[0].status is Status.DOWN
 
 
-async def test_a_locked_table_is_passed_over_and_its_database_stays_up() -> None:
-    bench = await make_bench()
-    issuer = issuer_of(bench)
-    await take(issuer)
-    await take(issuer)
+async def test_a_locked_table_is_passed_over_and_its_database_stays_up(bench: Bench, issuer: Issuer) -> None:
+    assert await take(issuer) != await take(issuer)
     bench.servers[1].locked.add("photos")
     assert all([await take(issuer) % 2 == 1 for _ in range(4)])
     assert bench.members[1].status is Status.UP
 
 
-async def test_a_request_that_every_database_failed_is_refused_at_once() -> None:
-    bench = await make_bench()
-    issuer = issuer_of(bench)
+async def test_a_request_that_every_database_failed_is_refused_at_once(bench: Bench, issuer: Issuer) -> None:
     for server in bench.servers:
         server.locked.add("photos")
     with pytest.raises(NoTicketDatabase, match="photos"):
         await take(issuer)
 
 
-async def test_requests_wait_for_the_look_that_follows_a_failure() -> None:
-    bench = await make_bench()
-    issuer = issuer_of(bench)
+async def test_requests_wait_for_the_look_that_follows_a_failure(bench: Bench, issuer: Issuer) -> None:
     for member in bench.members:
         bench.sight.leave(member, Status.DOWN, "away")
         member.doubtful, member.looked = True, float("-inf")
@@ -99,12 +90,10 @@ async def test_requests_wait_for_the_look_that_follows_a_failure() -> None:
     await asyncio.sleep(0.01)
     assert not asked.answer.done()
     await bench.see()
-    assert await answer(asked) in (1, 2)
+    assert await asyncio.wait_for(asked.answer, 20) in (1, 2)
 
 
-async def test_requests_wait_for_the_trial_write_of_a_database_that_failed() -> None:
-    bench = await make_bench()
-    issuer = issuer_of(bench)
+async def test_requests_wait_for_the_trial_write_of_a_database_that_failed(bench: Bench, issuer: Issuer) -> None:
     for member in bench.members:
         bench.sight.leave(member, Status.DOWN, "failed")
     bench.members[0].trying = True
@@ -115,73 +104,13 @@ async def test_requests_wait_for_the_trial_write_of_a_database_that_failed() -> 
     bench.members[0].trying = False
     bench.sight.move()
     with pytest.raises(NoTicketDatabase):
-        await answer(asked)
+        await asyncio.wait_for(asked.answer, 20)
 
 
-async def test_a_sequence_at_its_end_everywhere_is_exhausted() -> None:
-    bench = await make_bench(bits=32, last=(1 << 32) - 1)
-    issuer = issuer_of(bench)
-    with pytest.raises(Exhausted):
-        await take(issuer)
-
-
-async def test_more_at_once_than_may_be_left_is_exhausted_and_single_ones_go_on() -> None:
-    issuer = issuer_of(await make_bench(bits=32, last=(1 << 32) - 31))
-    with pytest.raises(Exhausted, match="single ones"):
-        await take(issuer, 500, Shape.BLOCK)
-    assert await take(issuer) > 0
-
-
-class OneEntry:
-    """A catalog with one sequence."""
-
-    class Entry:
-        name = key = "photos"
-
-    async def find(self, name: str) -> Any:
-        if name != "photos":
-            raise UnknownSequence
-        return self.Entry()
-
-
-async def desk_of(bench: Bench, seconds: float = 2.0) -> Desk:
-    return Desk(OneEntry(), bench.sight, lambda _entry: issuer_of(bench), seconds)  # type: ignore[arg-type]
-
-
-async def test_requests_of_one_turn_share_a_statement() -> None:
-    bench = await make_bench()
-    desk = await desk_of(bench)
+async def test_requests_of_one_turn_share_a_statement(issuer: Issuer) -> None:
     asked = [Asked() for _ in range(50)]
     for each in asked:
-        desk.take(each.request)
-    ids = [await answer(each) for each in asked]
+        issuer.ask(each.request)
+    ids = [await asyncio.wait_for(each.answer, 20) for each in asked]
     assert len(set(ids)) == 50
     assert len({each % 2 for each in ids}) == 1
-    await desk.end()
-
-
-async def test_a_request_for_no_sequence_fails() -> None:
-    desk = await desk_of(await make_bench())
-    asked = Asked()
-    asked.request.sequence = "nothing"
-    desk.take(asked.request)
-    with pytest.raises(UnknownSequence):
-        await answer(asked)
-    await desk.end()
-
-
-async def test_a_request_runs_out_of_time_and_leaves_the_ids_to_the_next() -> None:
-    bench = await make_bench(seconds=60.0)
-    desk = await desk_of(bench, seconds=0.1)
-    first = Asked()
-    sweeping = asyncio.create_task(desk.run())
-    desk.take(first.request)
-    assert await answer(first)
-    for server in bench.servers:
-        server.freeze()
-    late = Asked()
-    desk.take(late.request)
-    with pytest.raises(OutOfTime):
-        await answer(late)
-    sweeping.cancel()
-    await desk.end()

@@ -192,44 +192,37 @@ def test_simpleflake_repeats_no_number_within_a_millisecond_and_ends_with_the_la
 # --- published ids and packages ---------------------------------------------------------------------------------------
 
 MOMENTS = [1_400_000_000_000, 1656432460105, NOW + 123]
-BITS = {"random_bits": 23}
-EXAMPLES: list[tuple[str, dict[str, int], str, str | None, dict[str, Any]]] = [
+BITS, TWO = {"random_bits": 23}, {"increment": 2}
+OF_2000, RFC_RANDOM = BITS | {"epoch": 946684800000}, f"{0xCC3 << 62 | 0x18C4DC0C0C07398F:019x}"
+
+
+def example(name: str, id_text: str, time: str | None, given: dict[str, int] | None = None, **parts: Any) -> Any:
+    """A row: an id, and what is read from it with the given parameters."""
+    return pytest.param(name, given or {}, id_text, time, parts, id=f"{name} {id_text}")
+
+
+EXAMPLES = [
     # the article's: shard 31341 % 2000, counter 5001 % 1024, 1,387,263,000 ms
-    ("instagram", {}, "11637205501278089", "2011-09-09T22:28:04.721Z", {"shard": 1341, "counter": 905}),
-    ("instagram", {}, "2217813737473025833", "2020-01-09T21:07:01.721Z", {"shard": 1001, "counter": 809}),
-    ("instagram32", {"epoch": 1_600_000_000_000}, "128000081", "2020-09-25T02:13:20.000Z", {"shard": 2, "counter": 17}),
-    (
-        *("snowflake", {}, "1541815603606036480", "2022-06-28T16:07:40.105Z"),
-        {"datacenter": 11, "worker": 26, "counter": 0},
-    ),
+    example("instagram", "11637205501278089", "2011-09-09T22:28:04.721Z", shard=1341, counter=905),
+    example("instagram", "2217813737473025833", "2020-01-09T21:07:01.721Z", shard=1001, counter=809),
+    example("instagram32", "128000081", "2020-09-25T02:13:20.000Z", {"epoch": 1600000000000}, shard=2, counter=17),
+    example("snowflake", "1541815603606036480", "2022-06-28T16:07:40.105Z", datacenter=11, worker=26, counter=0),
     # the README's <<0,0,1,52,212,33,45,67,16,154,221,94,14,143,0,0>>
-    (
-        *("flake", {}, "00000134d4212d43109add5e0e8f0000", "2012-01-12T22:54:31.235Z"),
-        {"worker": "109add5e0e8f", "counter": 0},
-    ),
-    (
-        *("objectid", {}, "507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000Z"),
-        {"random": "bcf86cd799", "counter": 4427793},
-    ),
+    example("flake", "00000134d4212d43109add5e0e8f0000", "2012-01-12T22:54:31.235Z", worker="109add5e0e8f", counter=0),
+    example("objectid", "507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000Z", random="bcf86cd799", counter=4427793),
     # what the package simpleflake 0.1.5 of 2013 answers, which has no wheel
-    ("simpleflake", BITS, "3802532518297723456", "2014-05-13T16:53:20.000Z", {"random": 123456}),
-    ("simpleflake", BITS, "5953643904594083840", "2022-06-28T16:07:40.105Z", {"random": 0}),
-    ("simpleflake", BITS, f"{2**63 - 1}", "2034-11-04T00:53:47.775Z", {"random": 2**23 - 1}),
-    (
-        *("simpleflake", BITS | {"epoch": 946684800000}, "3802683513241723456", "2014-05-13T16:53:20.000Z"),
-        {"random": 123456},
-    ),
+    example("simpleflake", "3802532518297723456", "2014-05-13T16:53:20.000Z", BITS, random=123456),
+    example("simpleflake", "5953643904594083840", "2022-06-28T16:07:40.105Z", BITS, random=0),
+    example("simpleflake", f"{2**63 - 1}", "2034-11-04T00:53:47.775Z", BITS, random=2**23 - 1),
+    example("simpleflake", "3802683513241723456", "2014-05-13T16:53:20.000Z", OF_2000, random=123456),
     # RFC 9562, appendix A.6
-    (
-        *("uuid7", {}, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "2022-02-22T19:22:22.000Z"),
-        {"random": f"{0xCC3 << 62 | 0x18C4DC0C0C07398F:019x}"},
-    ),
-    ("ulid", {}, "01ARYZ6S41TSV4RRFFQ69G5FAV", "2016-07-30T22:36:16.385Z", {"random": "d6764c61efb99302bd5b"}),
+    example("uuid7", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "2022-02-22T19:22:22.000Z", random=RFC_RANDOM),
+    example("ulid", "01ARYZ6S41TSV4RRFFQ69G5FAV", "2016-07-30T22:36:16.385Z", random="d6764c61efb99302bd5b"),
     # RFC 9562, appendix A.3
-    ("uuid4", {}, "919108f7-52d1-4320-9bac-f847db4148a8", None, {}),
-    ("ticket", {"increment": 2}, "7", None, {"offset": 1}),
-    ("ticket", {"increment": 2}, "8", None, {"offset": 2}),
-    ("ticket", {"increment": 3}, "9", None, {"offset": 3}),
+    example("uuid4", "919108f7-52d1-4320-9bac-f847db4148a8", None),
+    example("ticket", "7", None, TWO, offset=1),
+    example("ticket", "8", None, TWO, offset=2),
+    example("ticket", "9", None, {"increment": 3}, offset=3),
 ]
 
 
@@ -260,38 +253,18 @@ def part_of(said: dict[str, Any]) -> int:
     return int(said.get("worker") or said["random"], 16)
 
 
-@pytest.mark.parametrize(("instance", "counter"), [(0, 0), (378, 1), (1023, 4095)])
-def test_snowflake_id_reads_ours_and_we_read_its(instance: int, counter: int) -> None:
-    kind, epoch = KINDS["snowflake"], 1288834974657
-    assert isinstance(kind, TimedKind)
-    for ms in MOMENTS:
-        theirs = snowflake.Snowflake(ms - epoch, instance, epoch, counter)
-        ours = kind.encode(kind.tick_at({"epoch": epoch}, ms) + counter, instance)
-        assert (ours, snowflake.Snowflake.parse(ours, epoch)) == (int(theirs), theirs)
-        said = kind.decode({"epoch": epoch}, str(ours))
-        assert (said["time_ms"], part_of(said), said["counter"]) == (ms, instance, counter)
-
-
-def test_bson_reads_our_object_ids_and_we_read_its() -> None:
-    for theirs in (bson.ObjectId("507f1f77bcf86cd799439011"), bson.ObjectId()):
-        said = KINDS["objectid"].decode({}, str(theirs))
-        assert said["time_ms"] == theirs.generation_time.replace(tzinfo=datetime.UTC).timestamp() * 1000
-        assert bytes.fromhex(said["random"]) + said["counter"].to_bytes(3) == theirs.binary[4:]
-
-
 @pytest.mark.parametrize("ms", MOMENTS)
-def test_packages_read_our_uuids_and_ulids_and_we_read_theirs(ms: int) -> None:
-    ours = [uuid_utils.UUID(str(each)) for each in RANDOM["uuid7"].make({}, lambda: ms)(100)]
-    assert {(each.version, each.variant, each.timestamp) for each in ours} == {(7, uuid.RFC_4122, ms)}
-    theirs = uuid_utils.uuid7(nanoseconds=ms * 1_000_000)
-    said = KINDS["uuid7"].decode({}, str(theirs))
-    assert said["time_ms"] == ms
-    assert int(said["random"], 16) == (theirs.int >> 64 & 0xFFF) << 62 | theirs.int & (1 << 62) - 1
-    assert uuid_utils.UUID(str(RANDOM["uuid4"].make({}, lambda: ms)(1)[0])).version == 4
-    assert KINDS["uuid4"].decode({}, str(uuid_utils.uuid4())).keys() == {"kind", "id_str"}
-    for text in map(str, RANDOM["ulid"].make({}, lambda: ms)(100)):
-        ours_too = ulid.ULID.from_str(text)
-        assert (str(ours_too), ours_too.milliseconds) == (text, ms)
-        assert ours_too.bytes[6:].hex() == KINDS["ulid"].decode({}, text)["random"]
-    other = ulid.ULID.from_timestamp(ms / 1000)
-    assert KINDS["ulid"].decode({}, str(other))["time_ms"] == other.milliseconds
+def test_packages_read_our_ids(ms: int) -> None:
+    made = {name: [str(each) for each in RANDOM[name].make({}, lambda: ms)(100)] for name in ("uuid7", "uuid4", "ulid")}
+    uuids = [uuid_utils.UUID(each) for each in made["uuid7"]]
+    assert {(each.version, each.variant, each.timestamp) for each in uuids} == {(7, uuid.RFC_4122, ms)}
+    assert {uuid_utils.UUID(each).version for each in made["uuid4"]} == {4}
+    assert {ulid.ULID.from_str(each).milliseconds for each in made["ulid"]} == {ms}
+    twitters, mongos = KINDS["snowflake"], KINDS["objectid"]
+    assert isinstance(twitters, TimedKind)
+    assert isinstance(mongos, TimedKind)
+    epoch = 1288834974657
+    read = snowflake.Snowflake.parse(twitters.encode(twitters.tick_at({"epoch": epoch}, ms) + 4095, 378), epoch)
+    assert read == snowflake.Snowflake(ms - epoch, 378, epoch, 4095)
+    written = bson.ObjectId(str(mongos.encode(mongos.tick_at({}, ms), 7))).generation_time
+    assert written.timestamp() == ms // 1000

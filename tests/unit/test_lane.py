@@ -1,14 +1,13 @@
 """A lane: what it issues, when it waits, and when it closes (rules 1 to 4 and 8)."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from app.databases.session import Book, Note
-from app.errors import DatabaseFailed, SequenceExhausted, Unverified
+from app.errors import DatabaseFailed, SequenceExhausted
+from app.tickets.lane import Lane
 from app.tickets.request import Block, Shape
-from app.tickets.step import Rate
 from tests.unit.lane_bench import Asked, Bench, make_bench, settled
 
 
@@ -16,15 +15,20 @@ def rows(bench: Bench, name: str) -> list[Note | None]:
     return [server.data.notes[Book.MARKS].get(name) for server in bench.servers]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Return once this is true; a test's deadline is generous."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - a plain condition has no event
-            await asyncio.sleep(0.001)
+@pytest.fixture
+async def bench() -> Bench:
+    return await make_bench()
 
 
-async def test_a_lane_on_a_new_ring_skips_nothing_and_is_sure() -> None:
-    bench = await make_bench()
+@pytest.fixture
+async def lane(bench: Bench) -> Lane:
+    """The lane of the first database, which has given its first ticket."""
+    made = bench.lane(1)
+    assert await bench.take(made) == 1
+    return made
+
+
+async def test_a_lane_on_a_new_ring_skips_nothing_and_is_sure(bench: Bench) -> None:
     lane = bench.lane(1)
     assert [await bench.take(lane) for _ in range(3)] == [1, 3, 5]
     await settled(lane)
@@ -36,45 +40,22 @@ async def test_a_lane_on_a_new_ring_skips_nothing_and_is_sure() -> None:
     assert not lane.is_unprotected
 
 
-async def test_lists_and_blocks_rise_and_share_a_statement() -> None:
-    bench = await make_bench()
+async def test_lists_and_blocks_rise_and_share_a_statement(bench: Bench) -> None:
     lane = bench.lane(2)
     await bench.take(lane)
     before = bench.servers[1].data.counters["photos"].last
     asked = [Asked(3, Shape.LIST), Asked(), Asked(100, Shape.BLOCK), Asked()]
     lane.ask([each.request for each in asked])
-    first, single, block, last = [await each.answer for each in asked]
-    assert first == [4, 6, 8]
-    assert single == 10
-    assert block == Block(12, 2, 100)
-    assert last == 212
+    assert [await each.answer for each in asked] == [[4, 6, 8], 10, Block(12, 2, 100), 212]
     assert bench.servers[1].data.counters["photos"].last == before + 2 * 105
 
 
-async def test_a_second_server_adopts_the_lane_and_skips_nothing() -> None:
-    bench = await make_bench()
-    assert await bench.take(bench.lane(1)) == 1
-    other = bench.lane(1)
-    await until(lambda: all(row is not None and row.sure for row in rows(bench, "photos/1")))
-    assert await bench.take(other) == 3
+async def test_a_second_server_adopts_the_lane_and_skips_nothing(bench: Bench, lane: Lane) -> None:
+    await settled(lane)
+    assert await bench.take(bench.lane(1)) == 3
 
 
-async def test_a_restarted_database_is_advanced_past_its_marks() -> None:
-    bench = await make_bench()
-    lane = bench.lane(1)
-    assert await bench.take(lane) == 1
-    own, _ = rows(bench, "photos/1")
-    assert own is not None
-    bench.servers[0].restart()
-    bench.sight.leave(bench.members[0], bench.members[0].status, "restarted")
-    await bench.see()
-    assert await bench.take(lane) > own.high
-
-
-async def test_an_id_drawn_in_an_earlier_life_is_dropped() -> None:
-    bench = await make_bench()
-    lane = bench.lane(1)
-    await bench.take(lane)
+async def test_an_id_drawn_in_an_earlier_life_is_dropped(bench: Bench, lane: Lane) -> None:
     bench.servers[0].freeze()
     asked = Asked()
     lane.ask([asked.request])
@@ -82,35 +63,7 @@ async def test_an_id_drawn_in_an_earlier_life_is_dropped() -> None:
     bench.members[0].life = "another"
     bench.servers[0].thaw()
     with pytest.raises(DatabaseFailed):
-        async with asyncio.timeout(10):
-            await asked.answer
-
-
-async def test_nothing_is_issued_while_no_look_is_fresh() -> None:
-    bench = await make_bench()
-    lane = bench.lane(1)
-    await bench.take(lane)
-    bench.clock.now += 3_600
-    asked = Asked()
-    lane.ask([asked.request])
-    await asyncio.sleep(0.02)
-    assert not asked.answer.done()
-    await bench.see()
-    async with asyncio.timeout(10):
-        assert await asked.answer == 3
-
-
-async def test_a_database_that_comes_into_sight_ends_the_limit() -> None:
-    bench = await make_bench()
-    lane = bench.lane(1)
-    await bench.take(lane)
-    await settled(lane)
-    bench.sight.leave(bench.members[1], bench.members[1].status, "away")
-    assert await bench.take(lane) == 3  # that one goes away ends nothing
-    bench.servers[1].data.notes[Book.MARKS].clear()
-    await bench.see(bench.members[1])
-    # the mark is refused where there is no row, so the lane is opened again, above its limit
-    assert await bench.take(lane) > 1_000
+        await asyncio.wait_for(asked.answer, 10)
 
 
 async def test_a_lost_mark_drops_what_waits_above_the_limit() -> None:
@@ -123,106 +76,53 @@ async def test_a_lost_mark_drops_what_waits_above_the_limit() -> None:
     bench.servers[1].loses = lambda _client, what: what == "mark"
     asked = Asked(2_000, Shape.BLOCK)
     lane.ask([asked.request])
-    await until(lambda: bench.members[1].life is None)
+    async with asyncio.timeout(20):
+        while bench.members[1].life is not None:
+            await bench.sight.moved()
     assert bench.members[1].doubtful
     assert bench.members[1].trial
     await asyncio.sleep(0.01)
     assert not asked.answer.done()
     bench.members[1].doubtful = False  # the look that follows has failed as well
     bench.sight.move()
-    async with asyncio.timeout(10):
-        block = await asked.answer
+    block = await asyncio.wait_for(asked.answer, 10)
     assert block.first > limit.high
     assert lane.is_unprotected
 
 
-async def test_a_mark_under_another_ring_number_stops_every_lane() -> None:
-    bench = await make_bench()
-    lane, other = bench.lane(1), bench.lane(2)
-    await bench.take(lane)
-    await bench.take(other)
-    await settled(lane)
-    ring = bench.servers[1].data.ring
-    bench.servers[1].data.ring = ring._replace(stamp="9.other")
-    asked = Asked(5_000, Shape.BLOCK)
-    lane.ask([asked.request])
-    await until(lambda: bench.sight.refused)
-    late = Asked()
-    other.ask([late.request])
-    await asyncio.sleep(0.02)
-    assert not asked.answer.done()
-    assert not late.answer.done()
-    await lane.end()
-    await other.end()
-
-
-async def test_a_lane_that_is_not_sure_says_so_and_opens_again_once_all_are_in_sight() -> None:
-    bench = await make_bench(seen=False)
-    await bench.see(bench.members[0])
-    bench.members[1].looked = bench.clock()
-    bench.sight.move()
-    lane = bench.lane(1)
-    assert await bench.take(lane) == 1
-    assert lane.is_unprotected
-    await bench.see()
-    assert await bench.take(lane) > 1
-    assert not lane.is_unprotected
-
-
-async def test_a_lane_that_must_not_be_unprotected_refuses() -> None:
-    bench = await make_bench(seen=False)
-    await bench.see(bench.members[0])
-    bench.members[1].looked = bench.clock()
-    bench.sight.move()
-    with pytest.raises(Unverified):
-        await bench.take(bench.lane(1, refuses=True))
-
-
-async def test_a_counter_that_was_set_back_repeats_nothing() -> None:
-    bench = await make_bench()
+async def test_a_counter_that_was_set_back_repeats_nothing(bench: Bench) -> None:
     lane = bench.lane(1)
     assert await bench.take(lane, 50, Shape.LIST)
-    own, _ = rows(bench, "photos/1")
-    assert own is not None
     bench.servers[0].set_last("photos", 0)
     assert await bench.take(lane) > 99
 
 
-async def test_the_last_ids_of_a_sequence_are_given_and_nothing_above() -> None:
+async def test_more_ids_than_are_left_are_exhausted_while_single_ones_go_on_to_the_last() -> None:
     end = (1 << 32) - 1
     bench = await make_bench(bits=32, last=end - 10)
     lane = bench.lane(1)
-    taken = [await bench.take(lane) for _ in range(5)]
-    assert taken == [end - 8, end - 6, end - 4, end - 2, end]
+    with pytest.raises(SequenceExhausted):
+        await bench.take(lane, 100, Shape.BLOCK)
+    assert [await bench.take(lane) for _ in range(5)] == [end - 8, end - 6, end - 4, end - 2, end]
     with pytest.raises(SequenceExhausted):
         await bench.take(lane)
 
 
-async def test_more_ids_than_are_left_are_exhausted_while_single_ones_go_on() -> None:
-    bench = await make_bench(bits=32, last=(1 << 32) - 11)
-    lane = bench.lane(1)
-    with pytest.raises(SequenceExhausted):
-        await bench.take(lane, 100, Shape.BLOCK)
-    assert await bench.take(lane) == (1 << 32) - 9
-
-
-async def test_a_bump_closes_the_lane_and_drops_its_stock() -> None:
-    bench = await make_bench()
+async def test_a_bump_closes_the_lane_and_drops_its_stock(bench: Bench) -> None:
     lane = bench.lane(1, reserve=60.0)
     await bench.take(lane)
     await bench.floors.keep("photos", 1_000_000)
     assert await bench.take(lane) > 1_000_000
 
 
-async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
-    bench = await make_bench()
+async def test_the_reserve_is_given_at_once_and_filled_again(bench: Bench) -> None:
     lane = bench.lane(1, reserve=2.0)
     for _ in range(8):
         await bench.take(lane, 400, Shape.LIST)
         bench.clock.now += 0.6
         await bench.see()
         await settled(lane)
-    assert lane.stock.size > 0
+    assert 0 < lane.stock.size <= 2.0 * 400 / 0.6
     assert lane.ready() is not None
     bench.clock.now += 100
     assert lane.ready() is None
@@ -230,27 +130,21 @@ async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
     assert lane.in_stock == lane.stock.size == 0
 
 
-async def test_a_request_that_is_over_gets_nothing_and_wastes_nothing() -> None:
-    bench = await make_bench()
+async def test_a_request_that_is_over_gets_nothing_and_wastes_nothing(bench: Bench) -> None:
     lane = bench.lane(1)
     gone, stays = Asked(), Asked()
     lane.ask([gone.request, stays.request])
     gone.request.abandon()
-    async with asyncio.timeout(10):
-        assert await stays.answer == 1
+    assert await asyncio.wait_for(stays.answer, 10) == 1
 
 
-async def test_a_table_that_others_drew_from_lies_below_every_lane() -> None:
-    bench = await make_bench()
+async def test_a_table_that_others_drew_from_lies_below_every_lane(bench: Bench) -> None:
     bench.servers[0].set_last("photos", 500)
     assert await bench.take(bench.lane(1)) > 500
     assert await bench.take(bench.lane(2)) > 500
 
 
-async def test_a_server_that_stands_still_between_two_requests_looks_before_the_second() -> None:
-    bench = await make_bench()
-    lane = bench.lane(1)
-    await bench.take(lane)
+async def test_a_server_that_stands_still_between_two_requests_looks_again(bench: Bench, lane: Lane) -> None:
     first, second = Asked(), Asked()
     served = first.request.done
 
@@ -260,22 +154,8 @@ async def test_a_server_that_stands_still_between_two_requests_looks_before_the_
 
     first.request.done = stand_still  # type: ignore[method-assign, assignment]
     lane.ask([first.request, second.request])
-    await asyncio.wait_for(first.answer, 20)
+    assert await asyncio.wait_for(first.answer, 20) == 3
     await asyncio.sleep(0.01)
     assert not second.answer.done()
     await bench.see()
-    assert await asyncio.wait_for(second.answer, 20) > first.answer.result()
-
-
-def test_the_rate_rises_at_once_and_falls_by_halves() -> None:
-    rate, now = Rate(), 10.0
-    rate.measure(now)
-    seen = []
-    for used in (100, 1_000, 0, 0):
-        rate.count += used
-        now += 0.125
-        rate.measure(now)
-        seen.append(round(rate.per_second))
-    assert seen == [800, 8_000, 4_000, 2_000]
-    rate.measure(now + 60)
-    assert rate.per_second == 0
+    assert await asyncio.wait_for(second.answer, 20) > 3

@@ -11,7 +11,6 @@ from app.errors import Unverified
 from app.tickets.everywhere import lives_in_sight
 from app.tickets.level import make_level
 from app.tickets.rights import LEASE_MS, RENEWAL, WORKERS, Lease, Right, WorkerNumber
-from app.tickets.sight import Member, Status
 from tests.unit.lane_bench import Bench, make_bench
 from tests.unit.test_stamps import NOW, Time
 
@@ -27,10 +26,6 @@ class Server:
         self.running = asyncio.create_task(self.worker.run())
 
     @classmethod
-    async def make(cls, *, seen: bool = True) -> Self:
-        return cls(await make_bench(seen=seen))
-
-    @classmethod
     async def with_one_in_sight(cls, *, refuses: bool = False) -> Self:
         bench = await make_bench(seen=False)
         bench.members[1].looked = bench.clock()
@@ -39,8 +34,7 @@ class Server:
 
     async def another(self) -> "Server":
         """Another server on the same databases."""
-        bench = Bench(self.bench.servers, self.bench.clock)
-        bench.sight.go_by(self.bench.sight.record)
+        bench = self.bench.another()
         await bench.see()
         return Server(bench)
 
@@ -79,13 +73,13 @@ class Server:
             member.looked = self.bench.clock()
         self.bench.sight.move()
 
-    def lose(self, *members: Member) -> None:
-        for member in members:
-            self.bench.sight.leave(member, Status.DOWN, "away")
+
+@pytest.fixture
+async def server() -> Server:
+    return Server(await make_bench())
 
 
-async def test_a_lease_stands_on_every_database_and_is_renewed() -> None:
-    server = await Server.make()
+async def test_a_lease_stands_on_every_database_and_is_renewed(server: Server) -> None:
     right = await server.right()
     assert server.highs() == 2 * [right.until_ms] == 2 * [NOW + LEASE_MS]
     assert server.lease.row == f"#worker{right.number}/{right.number % 2 + 1}"
@@ -97,8 +91,7 @@ async def test_a_lease_stands_on_every_database_and_is_renewed() -> None:
     assert server.worker.trouble is None
 
 
-async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_only_later_times() -> None:
-    server = await Server.make()
+async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_only_later_times(server: Server) -> None:
     right = await server.right()
     server.running.cancel()
     for row in range(WORKERS):  # all other numbers are taken for an hour
@@ -118,18 +111,16 @@ async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_onl
     assert server.worker.right() is None or server.lease.right.number != right.number
 
 
-async def test_two_servers_that_want_one_number_do_not_both_get_it() -> None:
-    server = await Server.make()
+async def test_two_servers_that_want_one_number_do_not_both_get_it(server: Server) -> None:
     other = await server.another()  # it chooses the same number
     other.worker.need()
     assert (await server.right()).number != (await other.right()).number
 
 
-async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_lease_too() -> None:
-    server = await Server.make()
+async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_lease_too(server: Server) -> None:
     right, second = await server.right(), server.bench.members[1]
     life = second.life or ""
-    server.lose(second)
+    server.bench.lose(second)
     assert server.worker.right() == right
     server.bench.servers[1].freeze()
     server.bench.sight.enter(second, life)
@@ -140,19 +131,17 @@ async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_
     assert (await server.right()).number == right.number
 
 
-async def test_a_lease_goes_on_to_its_end_while_no_database_can_be_asked() -> None:
-    server = await Server.make()
+async def test_a_lease_goes_on_to_its_end_while_no_database_can_be_asked(server: Server) -> None:
     right = await server.right()
-    server.lose(*server.bench.members)
+    server.bench.lose(*server.bench.members)
     server.pass_by(RENEWAL + 1)
     assert "in sight" in await server.trouble()
     assert server.worker.right() == right
 
 
-async def test_another_number_is_leased_where_the_database_of_the_number_stays_away() -> None:
-    server = await Server.make()
+async def test_another_number_is_leased_where_the_database_of_the_number_stays_away(server: Server) -> None:
     right, own = await server.right(), server.lease.member
-    server.lose(own)
+    server.bench.lose(own)
     assert await server.right() == right
     server.pass_by(RENEWAL + 1)
     another = await server.right()
@@ -161,11 +150,10 @@ async def test_another_number_is_leased_where_the_database_of_the_number_stays_a
     assert server.worker.is_unprotected
 
 
-async def test_another_life_or_ring_number_ends_the_lease() -> None:
-    server = await Server.make()
+async def test_another_life_or_ring_number_ends_the_lease(server: Server) -> None:
     right, member = await server.right(), server.lease.member
     server.bench.servers[member.offset - 1].restart()
-    server.lose(member)
+    server.bench.lose(member)
     await server.bench.see(member)
     second = await server.right()
     record = server.bench.sight.record
@@ -178,8 +166,7 @@ async def test_another_life_or_ring_number_ends_the_lease() -> None:
     assert len({right.number, second.number, (await server.right()).number}) == 3
 
 
-async def test_a_level_that_took_the_tenure_ends_the_lease() -> None:
-    server = await Server.make()
+async def test_a_level_that_took_the_tenure_ends_the_lease(server: Server) -> None:
     right, sight = await server.right(), server.bench.sight
     del server.bench.servers[0].data.notes[Book.MARKS][server.lease.row]
     assert sight.stamp is not None
@@ -191,7 +178,7 @@ async def test_a_level_that_took_the_tenure_ends_the_lease() -> None:
 
 
 async def test_a_floor_of_a_number_counts_as_its_limit() -> None:
-    server = await Server.make(seen=False)
+    server = Server(await make_bench(seen=False))
     for number in range(WORKERS):
         server.bench.servers[1].data.notes[Book.FLOORS][f"#worker{number}"] = Note(NOW + 1)
     server.bench.servers[1].data.notes[Book.FLOORS]["#worker8"] = Note(NOW - 1_001)
@@ -213,14 +200,13 @@ async def test_a_server_that_refuses_takes_no_unprotected_lease_and_renews_none(
     assert await server.trouble() == str(Unverified())
     await server.bench.see()
     right = await server.right()
-    server.lose(server.bench.members[2 - server.lease.member.offset])
+    server.bench.lose(server.bench.members[2 - server.lease.member.offset])
     server.pass_by(RENEWAL)
     assert await server.trouble() == str(Unverified())
     assert server.worker.right() == right
 
 
-async def test_nothing_is_leased_while_the_clock_is_ahead_or_looks_are_old() -> None:
-    server = await Server.make()
+async def test_nothing_is_leased_while_the_clock_is_ahead_or_looks_are_old(server: Server) -> None:
     await server.right()
     server.bench.clock.now += 60
     assert server.worker.right() is None

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import NamedTuple
 
 import pytest
 
@@ -10,7 +9,6 @@ from app.databases.session import Book, Note
 from app.tickets import everywhere
 from app.tickets.everywhere import lives_in_sight
 from app.tickets.level import SECOND_LEVEL, Levels, level_row, make_level
-from app.tickets.sight import Member, Status
 from tests.unit.lane_bench import Bench, make_bench
 
 
@@ -104,27 +102,9 @@ async def test_a_level_ends_where_a_database_fails_or_has_another_ring_number(fa
 # --- when -------------------------------------------------------------------------------------------------------------
 
 
-class Running(NamedTuple):
-    """Two databases, both just in sight, and what makes them level."""
-
-    bench: Bench
-    levels: Levels
-
-    async def back(self, member: Member) -> None:
-        """Let a database come into sight again."""
-        self.bench.sight.leave(member, Status.DOWN, "away")
-        await self.bench.see(member)
-        self.levels.came()
-
-    @property
-    def warns_of(self) -> list[str]:
-        names = [name for name, _ in self.levels.warnings]
-        assert self.levels.is_level is not bool(names)
-        return names
-
-
 @pytest.fixture
-async def running(virtual_time: object) -> AsyncIterator[Running]:
+async def running(virtual_time: object) -> AsyncIterator[tuple[Bench, Levels]]:
+    """Two databases, both just in sight, and what makes them level."""
     bench = await make_bench()
     bench.sight.clock = asyncio.get_running_loop().time
     levels = Levels(bench.sight)
@@ -133,40 +113,34 @@ async def running(virtual_time: object) -> AsyncIterator[Running]:
     levels.came()
     put(bench, 1, Note(5_000))
     task = asyncio.create_task(levels.run())
-    yield Running(bench, levels)
+    yield bench, levels
     task.cancel()
 
 
-async def test_another_life_warns_again_and_the_same_life_does_not(running: Running) -> None:
-    one = running.bench.members[0]
+async def test_another_life_warns_again_and_the_same_life_does_not(running: tuple[Bench, Levels]) -> None:
+    bench, levels = running
+    one = bench.members[0]
+
+    async def come_back() -> None:
+        bench.lose(one)
+        await bench.see(one)
+        levels.came()
+
     await asyncio.sleep(5)
-    await running.back(one)
-    assert running.warns_of == []
-    running.bench.servers[0].restart()
-    await running.back(one)
+    await come_back()
+    assert (levels.is_level, list(levels.warnings)) == (True, [])
+    bench.servers[0].restart()
+    await come_back()
     await asyncio.sleep(1)
-    assert running.warns_of == [one.name]
+    assert (levels.is_level, [name for name, _ in levels.warnings]) == (False, [one.name])
     await asyncio.sleep(SECOND_LEVEL)
-    assert running.warns_of == []
+    assert (levels.is_level, list(levels.warnings)) == (True, [])
 
 
-async def test_a_database_that_fails_during_a_level_goes_out_of_sight_and_the_level_is_made_again(
-    running: Running,
+async def test_a_level_is_made_again_if_a_database_comes_into_sight_in_the_middle(
+    running: tuple[Bench, Levels],
 ) -> None:
-    two, server = running.bench.members[1], running.bench.servers[1]
-    server.read_only = True
-    await asyncio.sleep(5)
-    assert two.life is None
-    assert running.warns_of
-    server.read_only = False
-    await running.back(two)
-    await asyncio.sleep(5)
-    assert row(running.bench, 2) == Note(5_000)
-    assert running.warns_of == []
-
-
-async def test_a_level_is_made_again_if_a_database_comes_into_sight_in_the_middle(running: Running) -> None:
-    bench = running.bench
+    bench, _ = running
     one, server = bench.members[0], bench.servers[1]
 
     def enter_again(_client: str, call: str) -> bool:

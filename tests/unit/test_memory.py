@@ -7,16 +7,14 @@ import pytest
 
 from app.errors import ClockAhead, Exhausted, NoTicketDatabase
 from app.kinds.table import KINDS
-from app.tickets.catalog import Entry
+from app.service import Options, Service
 from app.tickets.definitions import Definition
-from app.tickets.desk import Desk
-from app.tickets.issuer import Issuer
 from app.tickets.memory import Memory, MemorySource
 from app.tickets.request import Shape
-from app.tickets.rights import FOR_EVER, INSTANCES, Holder, InstanceNumber, Right
+from app.tickets.rights import FOR_EVER, INSTANCES, Holder, Right
 from app.tickets.sight import Sight
-from app.tickets.step import TicketPace
-from tests.unit.catalog_bench import CatalogBench
+from tests.contract.http_bench import databases_on
+from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import Asked
 from tests.unit.test_stamps import NOW, Time
 
@@ -159,28 +157,24 @@ async def test_a_number_that_does_not_fit_is_refused() -> None:
 
 @pytest.mark.looptime
 async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tried_again() -> None:
-    bench = await CatalogBench.make()
-
-    def issuer(entry: Entry) -> Issuer:
-        lanes = [bench.bench.lane(offset, sequence=entry.name) for offset in (1, 2)]
-        return Issuer(entry.name, bench.sight, TicketPace(), lambda _again: lanes)
-
-    desk = Desk(bench.catalog, bench.sight, issuer, 10.0)
-    holders = [InstanceNumber(bench.sight, bench.catalog, desk) for _ in range(3)]
-    running = [asyncio.create_task(each.run()) for each in holders]
+    databases, clock = [FakeServer(name) for name in ("db1", "db2")], asyncio.get_running_loop().time
+    servers = [Service(databases_on(databases, 0.5), Options(name), clock=clock) for name in "abc"]
+    for each in servers:
+        each.start()
     await asyncio.sleep(10)
-    assert not bench.catalog.entries
-    for offset in (1, 2):
-        bench.away(offset)
-    for each in holders:
-        each.need()
+    assert [each.catalog.entries for each in servers] == 3 * [{}]
+    for database in databases:
+        database.down = True
     await asyncio.sleep(10)
-    assert {str(each.trouble)[:48] for each in holders} == {"this server could not draw its instance number: "}
-    await bench.bench.see()
+    for each in servers:
+        each.instance.need()
     await asyncio.sleep(10)
-    drawn = {right.number for each in holders if (right := each.right()) is not None}
-    assert (len(drawn), set(bench.catalog.entries)) == (3, {INSTANCES})
-    assert [each.trouble for each in holders] == 3 * [None]
-    for task in running:
-        task.cancel()
-    await desk.end()
+    assert {str(each.instance.trouble)[:48] for each in servers} == {"this server could not draw its instance number: "}
+    for database in databases:
+        database.down = False
+    await asyncio.sleep(60)
+    drawn = {right.number for each in servers if (right := each.instance.right()) is not None}
+    assert (len(drawn), [set(each.catalog.entries) for each in servers]) == (3, 3 * [{INSTANCES}])
+    assert [each.instance.trouble for each in servers] == 3 * [None]
+    for each in servers:
+        await each.stop()
