@@ -16,15 +16,14 @@ from app.access import Access
 from app.errors import Draining, InvalidRequest, NoTicketDatabase, TicketError
 from app.http import decoding, models, problems
 from app.http.access import LARGEST_BODY, Gate, endpoint_of
-from app.http.cycle import answer_body, largest_block, prefers_text
+from app.http.cycle import answer_body, prefers_text
 from app.http.models import answered
 from app.http.pages.status import add_pages
-from app.kinds.table import KINDS
 from app.operations.report import Report
 from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.service import Service
-from app.tickets.request import Call, Shape
+from app.tickets.request import Call, Shape, largest_block
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -78,9 +77,6 @@ def _add_drawing(api: FastAPI, service: Service) -> None:
         No ticket is ever handed out twice; there may be gaps. A body other than `{}` is refused.
         """
         await _refuse_body(request, models.TicketQuery)
-        if asked.key is not None or asked.shard is not None:
-            definition = (await service.catalog.find(sequence)).definition
-            KINDS[definition.kind].shard_of(definition.parameters, asked.key, asked.shard)
         shape = Shape.SINGLE if asked.count is None else Shape.LIST
         wanted = {"count": asked.count or 1, "shape": shape, "key": asked.key, "shard": asked.shard}
         return await _draw(service, sequence, is_text=_wants_text(request), **wanted)

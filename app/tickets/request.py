@@ -6,6 +6,14 @@ from typing import Any, NamedTuple
 
 from app.errors import TicketError
 
+MOST_TICKETS = 1_000  # in one list
+LARGEST_BLOCK = 10_000  # tickets, unless the ring's increment is so large that a block has fewer
+
+
+def largest_block(increment: int) -> int:
+    """Return the most tickets that a block has with this increment."""
+    return min(LARGEST_BLOCK, 65_535 // increment)
+
 
 class Shape(Enum):
     """What the answer is: one id, a list of ids that rise, or a block of ids at equal distances."""

@@ -6,9 +6,10 @@ import pytest
 
 from app.access import Right
 from app.http.access import is_cross_site, names_this_machine, right_of, token_of
-from app.http.cycle import largest_block, prefers_text
+from app.http.cycle import prefers_text
 from app.http.models import ANSWERS, DecodeQuery, NewSequence
 from app.kinds.table import DECODE_PARAMETERS, KINDS
+from app.tickets.request import largest_block
 
 TICKETS, READING, CHANGES = Right
 RIGHTS = {
