@@ -19,6 +19,7 @@ from app.http.access import LARGEST_BODY, Gate, endpoint_of
 from app.http.cycle import answer_body, prefers_text
 from app.http.models import answered
 from app.http.pages.status import add_pages
+from app.kinds.table import decoded
 from app.operations.report import Report
 from app.operations.tally import Tally
 from app.operations.watch import Watch
@@ -150,7 +151,7 @@ def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
     @api.get("/decode", responses=answered("Decoded"), tags=["sequences"])
     async def read_an_id_of_elsewhere(asked: Annotated[models.DecodeQuery, Query()]) -> Response:
         """Return what an id says that was made elsewhere, in a kind that is known here."""
-        return JSONResponse(decoding.of_elsewhere(asked.kind, asked.parameters, asked.id))
+        return JSONResponse(decoded(asked.kind, asked.parameters, asked.id))
 
 
 def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
