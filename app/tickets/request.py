@@ -104,19 +104,12 @@ class Call(Request):
     """A request whose answer goes to two functions.
 
     done: called once with the answer, see `Request.done`. failed: called once, in its place, with the error.
+    wanted: see Request.
     """
 
     def __init__(
-        self,
-        sequence: str,
-        done: Callable[[Any], None],
-        failed: Callable[[TicketError], None],
-        *,
-        count: int = 1,
-        shape: Shape = Shape.SINGLE,
-        key: int | None = None,
-        shard: int | None = None,
+        self, sequence: str, done: Callable[[Any], None], failed: Callable[[TicketError], None], **wanted: Any
     ) -> None:
-        super().__init__(sequence, count, shape, key, shard)
+        super().__init__(sequence, **wanted)
         self.done = done  # type: ignore[method-assign, assignment]
         self.failed = failed  # type: ignore[method-assign, assignment]
