@@ -23,9 +23,8 @@ from typer.exceptions import TyperException
 from app.commands.remote import COMMANDS, Bits, Epoch, Kind, RandomBits, Shards
 from app.databases.engines import open_database
 from app.errors import DatabaseError, InvalidRequest, SettingsError
-from app.http.decoding import of_elsewhere
 from app.kinds.notation import time_text
-from app.kinds.table import DECODE_PARAMETERS, KINDS
+from app.kinds.table import DECODE_PARAMETERS, KINDS, decoded
 from app.kinds.timed import TimedKind
 from app.service import boot_clock
 from app.settings import Flag, Settings, flags, load
@@ -183,7 +182,7 @@ def decode(  # noqa: PLR0917  one argument for each flag
     found, why = [], None
     for name in KINDS if kind is None else [kind]:
         try:
-            found.append(json.dumps(of_elsewhere(name, given, id_)))
+            found.append(json.dumps(decoded(name, given, id_)))
         except InvalidRequest as error:
             why = error
     if not found:

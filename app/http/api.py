@@ -16,15 +16,15 @@ from app.access import Access
 from app.errors import Draining, InvalidRequest, NoTicketDatabase, TicketError
 from app.http import decoding, models, problems
 from app.http.access import LARGEST_BODY, Gate, endpoint_of
-from app.http.cycle import answer_body, largest_block, prefers_text
+from app.http.cycle import answer_body, prefers_text
 from app.http.models import answered
 from app.http.pages.status import add_pages
-from app.kinds.table import KINDS
+from app.kinds.table import decoded
 from app.operations.report import Report
 from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.service import Service
-from app.tickets.request import Call, Shape
+from app.tickets.request import Call, Shape, largest_block
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -78,9 +78,6 @@ def _add_drawing(api: FastAPI, service: Service) -> None:
         No ticket is ever handed out twice; there may be gaps. A body other than `{}` is refused.
         """
         await _refuse_body(request, models.TicketQuery)
-        if asked.key is not None or asked.shard is not None:
-            definition = (await service.catalog.find(sequence)).definition
-            KINDS[definition.kind].shard_of(definition.parameters, asked.key, asked.shard)
         shape = Shape.SINGLE if asked.count is None else Shape.LIST
         wanted = {"count": asked.count or 1, "shape": shape, "key": asked.key, "shard": asked.shard}
         return await _draw(service, sequence, is_text=_wants_text(request), **wanted)
@@ -154,7 +151,7 @@ def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
     @api.get("/decode", responses=answered("Decoded"), tags=["sequences"])
     async def read_an_id_of_elsewhere(asked: Annotated[models.DecodeQuery, Query()]) -> Response:
         """Return what an id says that was made elsewhere, in a kind that is known here."""
-        return JSONResponse(decoding.of_elsewhere(asked.kind, asked.parameters, asked.id))
+        return JSONResponse(decoded(asked.kind, asked.parameters, asked.id))
 
 
 def _add_changes(api: FastAPI, service: Service, report: Report) -> None:

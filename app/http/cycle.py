@@ -13,14 +13,11 @@ from app.http.access import token_of
 from app.http.problems import Problem, problem_of
 from app.kinds.kind import TICKET_LIMIT
 from app.operations.watch import Seen
-from app.tickets.definitions import TICKET
 from app.tickets.desk import Desk
-from app.tickets.request import Request, Shape
+from app.tickets.request import LARGEST_BLOCK, MOST_TICKETS, Request, Shape, largest_block
 
 TICKETS, BLOCK = "ticket", "block"
 SINGLE, LIST = Shape.SINGLE, Shape.LIST  # to look a member of an Enum up takes as long as to call a function
-MOST_TICKETS = 1_000  # the most tickets in one list
-LARGEST_BLOCK = 10_000  # the most tickets in one block, unless the ring's increment is so large that a block has fewer
 LARGEST_MEMO = 4096  # requests in a memo, of 1 KiB at most each
 _LONGEST_ACCEPT, _LONGEST_TARGET = 1_024, 256
 """Characters of an Accept header that are read, and bytes of a target that is read here."""
@@ -213,21 +210,13 @@ def read_request(desk: Desk, access: Access, url: bytes, headers: list[tuple[byt
         if name in _PLAIN:
             fields[name] = value
     wanted = _read_target(url, prefers_text(fields.get(b"accept", b"").decode("latin-1")))
-    if wanted is None or not _may_ask(desk, wanted):
+    if wanted is None or (wanted.endpoint == BLOCK and wanted.count > largest_block(desk.increment)):
         return None
     try:
         access.check(token_of(fields.get(b"authorization"), Right.TICKETS), Right.TICKETS)
     except TicketError:
         return None
     return wanted, fields.get(b"traceparent")
-
-
-def _may_ask(desk: Desk, wanted: Wanted) -> bool:
-    """Whether the ring allows so large a block, and the source will look at key and shard: plain tickets have none."""
-    if wanted.key is None and wanted.shard is None:
-        return wanted.endpoint != BLOCK or wanted.count <= largest_block(desk.increment)
-    entry = desk.known(wanted.sequence)
-    return entry is not None and entry.definition.kind != TICKET
 
 
 @lru_cache(maxsize=4096)
@@ -246,11 +235,6 @@ def _read_target(url: bytes, prefers_text: bool) -> Wanted | None:
     return Wanted(
         endpoint, name.lower(), count, shape, key, shard, matched[0], is_text, parameter is None and not is_text
     )
-
-
-def largest_block(increment: int) -> int:
-    """Return the most tickets that a block has with this increment."""
-    return min(LARGEST_BLOCK, 65_535 // increment)
 
 
 @lru_cache(maxsize=256)

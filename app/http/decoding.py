@@ -1,10 +1,9 @@
-"""What an id says: an id of a sequence that this server knows, or one that was made elsewhere."""
+"""What an id says, of a sequence that this server knows."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from app.errors import InvalidRequest, NoTicketDatabase
-from app.kinds.table import KINDS, kind_named
+from app.kinds.table import KINDS
 from app.service import Service
 from app.tickets.definitions import TICKET
 
@@ -30,9 +29,3 @@ async def of_sequence(service: Service, name: str, id_text: str) -> dict[str, An
     if ahead > MOST_AHEAD_MS:
         raise InvalidRequest(f"the id's time is {said['time']}, which is {ahead / 1000:,.0f} s ahead")
     return {"sequence": entry.name, **said}
-
-
-def of_elsewhere(kind_name: str, given: Mapping[str, int], id_text: str) -> dict[str, Any]:
-    """Return what an id of this kind says, made anywhere with these parameters. Raises InvalidRequest."""
-    kind = kind_named(kind_name)
-    return {"sequence": None, **kind.decode(kind.for_decoding(given), id_text)}

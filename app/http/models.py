@@ -11,10 +11,10 @@ from pydantic.json_schema import SkipJsonSchema
 from app.access import Access
 from app.errors import InvalidRequest
 from app.http.access import right_of
-from app.http.cycle import LARGEST_BLOCK, MOST_TICKETS
 from app.http.problems import BAD_REQUEST, MEDIA_TYPE, METHOD_NOT_ALLOWED, NOT_FOUND, TABLE
 from app.kinds.kind import TICKET_LIMIT
 from app.kinds.table import KINDS
+from app.tickets.request import LARGEST_BLOCK, MOST_TICKETS
 
 STATUSES = [*sorted(set(TABLE.values())), (400, BAD_REQUEST), (404, NOT_FOUND), (405, METHOD_NOT_ALLOWED)]
 CODES = list(dict.fromkeys(code for _, code in STATUSES))  # every word that `code` can be

@@ -45,3 +45,9 @@ def kind_named(name: str) -> Kind:
     if name not in KINDS:
         raise InvalidRequest(f"there is no such kind of sequence; there are {', '.join(KINDS)}")
     return KINDS[name]
+
+
+def decoded(kind_name: str, given: Mapping[str, int], id_text: str) -> dict[str, Any]:
+    """Return what an id of this kind says, made anywhere with these parameters. Raises InvalidRequest."""
+    kind = kind_named(kind_name)
+    return {"sequence": None, **kind.decode(kind.for_decoding(given), id_text)}

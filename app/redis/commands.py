@@ -6,17 +6,15 @@ from collections.abc import Callable
 from app.access import Right
 from app.errors import InvalidRequest, TicketError, Unauthenticated, UnknownSequence
 from app.kinds.kind import TICKET_LIMIT
-from app.kinds.table import KINDS
 from app.redis import replies
 from app.redis.connection import OWED, Connection, Place
 from app.redis.parser import LARGEST, MOST_WORDS, Command, ProtocolError, next_command
-from app.tickets.request import Shape
+from app.tickets.request import MOST_TICKETS, Shape, largest_block
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
 AT_ONCE = 128  # commands of one connection in one turn of the event loop
 COMPATIBLE_WITH = "7.4.0"  # the release of Redis whose protocol this is: some clients choose their commands by it
-MOST_TICKETS, MOST_IN_BLOCK, LONGEST_PACKET = 1_000, 10_000, 65_535  # the last: a block's size times the increment
 QUEUED_BYTES = 131_072  # of commands between MULTI and EXEC
 _SETTINGS = {"appendonly": replies.bulk("yes"), "save": replies.bulk("")}
 _HELLO = {"server": "ticketd", "version": COMPATIBLE_WITH, "mode": "standalone", "role": "master"}
@@ -96,39 +94,32 @@ class Client(Connection):
             raise InvalidRequest("syntax error")
         count = _number("COUNT", options.pop("COUNT", b"1"), 1, MOST_TICKETS)
         shard = {word.lower(): _number(word, text, 0, TICKET_LIMIT) for word, text in options.items()}
+        place = Place(self, "TICKET.TAKE", _name(command), 1, count)
         if shard:
-            self._start_look_up("TICKET.TAKE", command, count, **shard)
+            self.door.draw_alone(place, **shard)
         else:
-            self.door.draw(Place(self, "TICKET.TAKE", _name(command), 1, count))
+            self.door.draw(place)
 
     def _block(self, command: Command) -> None:
-        most = min(MOST_IN_BLOCK, LONGEST_PACKET // self.door.service.desk.increment)
-        size = _number("a block's size", command[2], 1, most)
-        place = Place(self, "TICKET.BLOCK", _name(command), 1, size, size=100)
-        self.expect(place)
-        self.door.draw_alone(place, shape=Shape.BLOCK)
+        size = _number("a block's size", command[2], 1, largest_block(self.door.service.desk.increment))
+        self.door.draw_alone(Place(self, "TICKET.BLOCK", _name(command), 1, size, size=100), shape=Shape.BLOCK)
 
-    def _start_look_up(self, what: str, command: Command, count: int, **shard: int) -> None:
+    def _exists(self, command: Command) -> None:
         # so large that nothing else of this client is executed before the reply
-        place = Place(self, what, _name(command), min(count, 1), count, size=OWED)
+        place = Place(self, "EXISTS", _name(command), 0, 0, size=OWED)
         self.expect(place)
-        self.door.tasks.start(self._look_up(place, shard))
+        self.door.tasks.start(self._look_up(place))
 
-    async def _look_up(self, place: Place, shard: dict[str, int]) -> None:
-        """Draw from a sequence with shards, or say whether there is a sequence."""
+    async def _look_up(self, place: Place) -> None:
+        """Say whether there is a sequence."""
         try:
-            found = (await self.door.service.catalog.find(place.name)).definition
-            if not shard:
-                self.settle(place, b":1\r\n")
-            else:
-                KINDS[found.kind].shard_of(found.parameters, shard.get("key"), shard.get("shard"))
-                self.door.draw_alone(place, **shard)
+            await self.door.service.catalog.find(place.name)
+            reply = b":1\r\n"
+        except (UnknownSequence, InvalidRequest):
+            reply = b":0\r\n"
         except TicketError as error:
-            if shard:
-                self.door.refuse(place, error)
-            else:
-                is_missing = isinstance(error, UnknownSequence | InvalidRequest)
-                self.settle(place, b":0\r\n" if is_missing else replies.refusal(place.name, error))
+            reply = replies.refusal(place.name, error)
+        self.settle(place, reply)
 
     def _multi(self, command: Command) -> bytes:
         if self.queue is not None:
@@ -204,7 +195,7 @@ _TABLE: dict[bytes, tuple[Callable[[Client, Command], bytes | None] | None, int,
     b"INCRBY": (Client._incr, 3, 3),
     b"TICKET.TAKE": (Client._take, 2, MOST_WORDS),
     b"TICKET.BLOCK": (Client._block, 3, 3),
-    b"EXISTS": (lambda client, command: client._start_look_up("EXISTS", command, 0), 2, 2),
+    b"EXISTS": (Client._exists, 2, 2),
     b"MULTI": (Client._multi, 1, 1),
     b"EXEC": (Client._exec, 1, 1),
     b"DISCARD": (Client._exec, 1, 1),

@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import socket
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -143,14 +142,11 @@ class RedisDoor:
         self._wake()
 
     def draw_alone(self, place: Place, **wanted: Any) -> None:
-        """Have ids drawn for a place that is expected, behind those that came before. wanted: see Request."""
+        """Have ids drawn for a place, behind those that came before. wanted: see Request."""
+        place.client.expect(place)
         self._gathered.pop(place.name, None)
         self._due.append(Drawing(self, place, **wanted))
         self._wake()
-
-    def refuse(self, place: Place, error: TicketError) -> None:
-        """Give a place that is expected an error in place of ids."""
-        Drawing(self, place).fail(error)
 
     def settled(self, drawing: Drawing, error: TicketError | None = None) -> None:
         """Count the commands of a request, which have their replies."""
@@ -160,9 +156,7 @@ class RedisDoor:
         if error:
             self.tally.refusals[endpoint, error.code] += commands
         else:
-            histogram = self.tally.seconds[endpoint]
-            histogram.counts[bisect_left(histogram.bounds, seconds)] += commands
-            histogram.total += seconds * commands
+            self.tally.seconds[endpoint].add(seconds, commands)
         if self._watch is not None:
             status, began = "ok" if error is None else replies.word_of(error), time.time() - seconds
             for place in drawing.places:

@@ -21,10 +21,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def add(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value that came this many times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
 
 class Counts:

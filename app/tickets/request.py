@@ -6,6 +6,14 @@ from typing import Any, NamedTuple
 
 from app.errors import TicketError
 
+MOST_TICKETS = 1_000  # in one list
+LARGEST_BLOCK = 10_000  # tickets, unless the ring's increment is so large that a block has fewer
+
+
+def largest_block(increment: int) -> int:
+    """Return the most tickets that a block has with this increment."""
+    return min(LARGEST_BLOCK, 65_535 // increment)
+
 
 class Shape(Enum):
     """What the answer is: one id, a list of ids that rise, or a block of ids at equal distances."""
@@ -96,19 +104,12 @@ class Call(Request):
     """A request whose answer goes to two functions.
 
     done: called once with the answer, see `Request.done`. failed: called once, in its place, with the error.
+    wanted: see Request.
     """
 
     def __init__(
-        self,
-        sequence: str,
-        done: Callable[[Any], None],
-        failed: Callable[[TicketError], None],
-        *,
-        count: int = 1,
-        shape: Shape = Shape.SINGLE,
-        key: int | None = None,
-        shard: int | None = None,
+        self, sequence: str, done: Callable[[Any], None], failed: Callable[[TicketError], None], **wanted: Any
     ) -> None:
-        super().__init__(sequence, count, shape, key, shard)
+        super().__init__(sequence, **wanted)
         self.done = done  # type: ignore[method-assign, assignment]
         self.failed = failed  # type: ignore[method-assign, assignment]

@@ -2,13 +2,12 @@
 
 from base64 import b64encode
 
-import pytest
-
 from app.access import Right
 from app.http.access import is_cross_site, names_this_machine, right_of, token_of
-from app.http.cycle import largest_block, prefers_text
+from app.http.cycle import prefers_text
 from app.http.models import ANSWERS, DecodeQuery, NewSequence
 from app.kinds.table import DECODE_PARAMETERS, KINDS
+from app.tickets.request import largest_block
 
 TICKETS, READING, CHANGES = Right
 RIGHTS = {
@@ -54,28 +53,14 @@ def test_the_right_that_a_request_needs_and_the_token_of_a_header() -> None:
         assert token_of(authorization, READING) == for_reading
 
 
-@pytest.mark.parametrize(
-    ("site", "origin", "is_other"),
-    [
-        (None, None, False),
-        (b"none", None, False),
-        (b"same-origin", b"http://elsewhere.example", False),  # a proxy in front has changed the Host
-        (b"same-site", None, False),
-        (b"Cross-Site", b"http://tickets:8000", True),
-        (b"", None, True),
-        (None, b"HTTP://Tickets:8000", False),
-        (None, b"http://tickets", True),
-        (None, b"http://tickets:8000.elsewhere.example", True),
-        (None, b"null", True),
-        (None, b"", True),
-    ],
-)
-def test_a_browser_for_another_site(site: bytes | None, origin: bytes | None, is_other: bool) -> None:
-    given = {b"host": b"tickets:8000", b"sec-fetch-site": site, b"origin": origin}
-    assert is_cross_site({name: value for name, value in given.items() if value is not None}) is is_other
-
-
-def test_names_of_this_machine_and_others() -> None:
+def test_a_browser_for_another_site_and_names_of_this_machine_and_others() -> None:
+    proxied = {b"sec-fetch-site": b"same-origin", b"origin": b"http://elsewhere.example"}  # its Host has changed
+    for headers in ({}, proxied, {b"origin": b"HTTP://Tickets:8000"}):
+        assert not is_cross_site({b"host": b"tickets:8000", **headers}), headers
+    for site, is_other in ((b"none", False), (b"same-site", False), (b"Cross-Site", True), (b"", True)):
+        assert is_cross_site({b"sec-fetch-site": site}) is is_other, site
+    for origin in (b"http://tickets", b"http://tickets:8000.elsewhere.example", b"null", b""):
+        assert is_cross_site({b"host": b"tickets:8000", b"origin": origin}), origin
     for host in (None, b"localhost", b"LocalHost:8000", b"127.0.0.1:8000", b"[::1]", b"[::1]:8000"):
         assert names_this_machine(host), host
     for host in (b"", b"elsewhere.example", b"localhost.example", b"[::1", b"1.2.3", b":8000", b"\xff"):

@@ -28,19 +28,6 @@ async def refused(bench: Bench, client: Client, status: int) -> None:
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_pipelined_is_answered_in_order() -> None:
-    async with serving() as bench:
-        client = await bench.client()
-        bench.app.gate.clear()
-        client.send((PHOTOS + LIVEZ + get("/ticket/photos", method="POST")) * 40)
-        assert (await client.answer())[2]["id"] == 1
-        bench.app.gate.set()
-        told = [(await client.answer())[2] for _ in range(119)]
-        assert [each["id"] for each in told[2::3]] == list(range(2, 41))
-        assert {each["app"] for each in told[0::3]} == {"/livez"}
-        assert {each["app"] for each in told[1::3]} == {"/ticket/photos"}
-
-
 async def test_while_a_ticket_is_drawn_nothing_else_of_its_connection_is() -> None:
     async with serving() as bench:
         client = await bench.client()

@@ -1,7 +1,6 @@
-"""Problems: which error has which status and code, and what a body holds."""
+"""Problems: which error has which status and code, and what a detail may hold."""
 
 import json
-from http import HTTPStatus
 
 import pytest
 
@@ -37,15 +36,11 @@ def test_the_table_is_the_contracts_and_has_each_error_that_a_client_may_be_told
         (errors.NoAnswer("10.0.0.1 did not answer"), 503, "no-database", "the ticket databases cannot do this now"),
         (errors.SettingsError("TICKETS_PORT"), 500, "internal", str(errors.Defect())),
         (ValueError("a secret"), 500, "internal", str(errors.Defect())),
-        *[(kind(), *told, str(kind())) for kind, told in TABLE.items() if not issubclass(kind, errors.DatabaseError)],
     ],
 )
 def test_the_problem_of_an_error(error: Exception, status: int, code: str, says: str) -> None:
     told = problem_of(error)
-    more = {401: {"www-authenticate": 'Bearer realm="tickets"'}, 503: {"retry-after": "1"}}.get(status, {})
-    assert dict(told.headers) == {"content-type": "application/problem+json", "cache-control": "no-store", **more}
-    about = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "code": code}
-    assert json.loads(told.body()) == {**about, "detail": says}
+    assert (told.status, told.code, told.detail) == (status, code, says)
 
 
 def test_what_a_client_sent_is_cut_and_can_always_be_written() -> None:
