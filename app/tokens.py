@@ -8,8 +8,7 @@ from pydantic import SecretStr
 
 from app.access import Access
 from app.errors import SettingsError
-from app.setting_names import variable
-from app.settings import Settings
+from app.settings import Settings, variable
 
 log = logging.getLogger(__name__)
 

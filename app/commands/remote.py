@@ -15,8 +15,7 @@ from rich.table import Table
 
 from app.errors import TicketError
 from app.kinds.table import KINDS
-from app.setting_names import check_names
-from app.settings import Flag, Found
+from app.settings import Flag, Found, check_names
 from app.tickets.definitions import key_of
 
 URL = Flag("url", "--url", "TICKETD_URL", "http://host:port or https://host, without a user or a password")

@@ -83,6 +83,8 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         (["list", "--token-file", "/nowhere/token"], "--token-file: the file cannot be read (No such file"),
         (["grow", "--increment", "4"], "TICKETS_DATABASES: name the ticket databases"),
         (["grow", "--increment", "4", "--status"], "name either --increment M"),
+        (["grow"], "name either --increment M, the ring's new increment, or --status"),
+        (["grow", "--increment", "0"], "Invalid value for '--increment'"),
         (["serve", "--port", "http"], "--port is 'http'; expected a port"),
         (["serve", "--tokens", "hush"], "No such option: --tokens"),
         (["decode", "--kind", "nope", "7"], "there is no such kind of sequence; there are ticket, instagram"),
