@@ -31,7 +31,7 @@ from app.operations.report import Report
 from app.operations.tally import Tally
 from app.operations.watch import make_watch
 from app.redis.door import RedisDoor
-from app.service import Options, Service
+from app.service import Service
 from app.settings import Settings
 from app.tokens import TokenFiles
 from app.version import VERSION
@@ -76,18 +76,9 @@ class Server:
 
     def __init__(self, settings: Settings, ports: Ports, addresses: Sequence[Address], most: int) -> None:
         self._settings, self._ports = settings, ports
-        options = Options(
-            f"{socket.gethostname()}:{ports[HTTP][0].getsockname()[1]}",
-            probe_interval=settings.probe_interval,
-            database_timeout=settings.database_timeout,
-            request_timeout=settings.request_timeout,
-            increment=settings.increment,
-            refuses=settings.unverified == "refuse",
-            reserve=settings.reserve_seconds,
-            embedded=settings.is_embedded,
-        )
         databases = [open_database(address, settings.database_timeout) for address in addresses]
-        self._service = service = Service(databases, options)
+        name = f"{socket.gethostname()}:{ports[HTTP][0].getsockname()[1]}"
+        self._service = service = Service(databases, settings, name)
         access, tally = Access(), Tally()
         self._watch = watch = make_watch(settings.access_log, os.environ)
         self._tokens = TokenFiles(settings, access)

@@ -182,7 +182,7 @@ class Metrics:
         ends_at = KINDS[kind].ends_at(entry.definition.parameters)
         if ends_at is not None:
             yield "tickets_sequence_end_timestamp_seconds", "", ends_at / 1000, min
-        if (lanes := state.lanes(entry)) and state.service.options.reserve:
+        if (lanes := state.lanes(entry)) and state.service.settings.reserve_seconds:
             yield "tickets_reserve", "", sum(lane.in_stock for lane in lanes.values()), add
         if kind != TICKET:
             return  # its counter is no number that anybody has seen

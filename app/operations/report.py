@@ -32,7 +32,7 @@ class Report(State):
             "databases": [self._database(member) for member in members],
             "warnings": warnings,
             "notes": [],
-            **({"embedded": True} if self.service.options.embedded else {}),
+            **({"embedded": True} if self.service.settings.is_embedded else {}),
         }
 
     def _database(self, member: Member) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class State:
 
     def is_ready(self) -> bool:
         """Whether the server can hand out ids of any sequence, and is not draining."""
-        sight, desk, refuses = self.service.sight, self.service.desk, self.service.options.refuses
+        sight, desk, refuses = self.service.sight, self.service.desk, self.service.refuses
         may_draw = sight.stamp is not None and any(
             member.life is not None and not (refuses and self.unprotected(member)) for member in sight.members
         )
@@ -50,7 +50,7 @@ class State:
     def unprotected(self, member: Member) -> str | None:
         """Return why what this database draws now could come twice if it came back older; None where it could not."""
         sight = self.service.sight
-        if member.status is not Status.UP or self.service.options.embedded:
+        if member.status is not Status.UP or self.service.settings.is_embedded:
             return None
         if len(sight.members) == 1:
             return "unprotected: it is the only ticket database, so none keeps its high-water marks"

@@ -13,8 +13,8 @@ from app.databases.engines import lock_embedded, open_database, parse_list
 from app.databases.postgresql.session import connect
 from app.doctor import report
 from app.errors import DatabaseRefused
-from app.service import Options, Service
-from app.settings import load
+from app.service import Service
+from app.settings import Settings, load
 from app.tickets.request import Call
 from tests.servers import DatabaseServer, Engine, engines
 from tests.servers_programs import program
@@ -44,7 +44,8 @@ def wrong(lines: Sequence[str]) -> list[str]:
 
 async def use(addresses: Sequence[Address]) -> None:
     """Form a ring, make a sequence there, and draw from it, as a ticket server."""
-    service = Service([open_database(each, 20.0) for each in addresses], Options("test:1", database_timeout=20.0))
+    settings = Settings.model_construct(databases=addresses, database_timeout=20.0)
+    service = Service([open_database(each, 20.0) for each in addresses], settings, "test:1")
     service.start()
     async with asyncio.timeout(60):
         while len(service.sight.in_sight) < len(addresses):
