@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, ExitStack, closing
 import uvloop
 
 from app.access import Access
-from app.connections import BACKLOG, Connections, most_connections
+from app.connections import BACKLOG, Connections, Tally, most_connections
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database
 from app.errors import DatabaseRefused, SettingsError, TicketError
@@ -28,7 +28,6 @@ from app.http.api import make_api
 from app.http.fast import HttpServer
 from app.log import set_up
 from app.operations.report import Report
-from app.operations.tally import Tally
 from app.operations.watch import make_watch
 from app.redis.door import RedisDoor
 from app.service import Service
@@ -83,7 +82,7 @@ class Server:
         self._watch = watch = make_watch(settings.access_log, os.environ)
         self._tokens = TokenFiles(settings, access)
         connections, seconds = Connections(most, tally), settings.request_timeout
-        self._report = Report(service, tally=tally, version=VERSION)
+        self._report = Report(service)
         api = make_api(service, self._report, access, tally, watch, is_local=settings.is_local)
         self._http = HttpServer(api, service.desk, access, tally, connections, watch, grace=seconds, idle=IDLE_SECONDS)
         self._redis = RedisDoor(service, access, tally, connections, watch, timeout=seconds)

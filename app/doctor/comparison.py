@@ -14,7 +14,7 @@ from app.databases.record import State
 from app.databases.session import Book, Counter, RingRow
 from app.kinds.notation import time_text
 from app.kinds.table import KINDS
-from app.operations.state import ENDS_SOON_MS, NEAR_END
+from app.operations.report import ENDS_SOON_MS, NEAR_END
 from app.tickets.agreement import agree
 from app.tickets.definitions import TICKET, Definition, seen_of, settle
 from app.tickets.situation import Agreement, Entry, Situation, Standing

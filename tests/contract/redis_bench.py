@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.access import Access
-from app.connections import Connections
-from app.operations.tally import Tally
+from app.connections import Connections, Tally
 from app.operations.watch import Seen
 from app.redis.door import RedisDoor
 from app.service import Service

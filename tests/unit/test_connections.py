@@ -1,22 +1,15 @@
 """How many clients may be connected."""
 
 import resource
-from dataclasses import dataclass
 
 import pytest
 
-from app.connections import FOR_ONE_ANSWER, Admission, Connections, most_connections
+from app.connections import FOR_ONE_ANSWER, Admission, Connections, Tally, most_connections
 from app.errors import TicketError
 
 
-@dataclass
-class Counted:
-    client_connections: int = 0
-    connections_refused: int = 0
-
-
 def test_so_many_are_served_32_more_get_one_answer_and_the_rest_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    tally = Counted()
+    tally = Tally()
     connections = Connections(2, tally)
     admitted = [connections.admit() for _ in range(2 + FOR_ONE_ANSWER + 3)]
     assert admitted == [Admission.SERVED] * 2 + [Admission.ONE_ANSWER] * 32 + [Admission.REFUSED] * 3
