@@ -12,7 +12,6 @@ from app.tickets.counts import SECONDS, Histogram
 
 log = logging.getLogger(__name__)
 
-ENDPOINTS = "ticket", "block"
 BACKLOG = 4_096
 """Connections that the system accepts for a port before the server takes them."""
 DEFAULT_MOST = 10_000
@@ -42,7 +41,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.in_flight = self.client_connections = self.connections_refused = 0
-        self.seconds = {endpoint: Histogram(SECONDS) for endpoint in ENDPOINTS}
+        self.seconds = {endpoint: Histogram(SECONDS) for endpoint in ("ticket", "block")}
         """How long the requests took that got their ids, by endpoint."""
         self.refusals: Counter[tuple[str, str]] = Counter()
         """Requests that got an error, by endpoint and the error's code."""
@@ -73,11 +72,6 @@ class Connections:
         self._tally = tally
         self._open = dict.fromkeys(Admission, 0)
         self._silent_until = 0.0
-
-    @property
-    def count(self) -> int:
-        """How many client connections are open."""
-        return self._tally.client_connections
 
     def admit(self) -> Admission:
         """Decide on a new connection. When it has ended, the caller passes the decision to `leave`."""

@@ -11,7 +11,7 @@ import pytest
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database, parse_list
 from app.databases.postgresql.session import connect
-from app.doctor import report
+from app.doctor import run as examine
 from app.errors import DatabaseRefused
 from app.service import Service
 from app.settings import Settings, load
@@ -32,7 +32,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
     def run(*urls: str, **settings: str) -> tuple[int, list[str]]:
         capsys.readouterr()
         patient = {"TICKETS_DATABASES": " ".join(urls), "TICKETS_DATABASE_TIMEOUT": "20"}
-        status = report.run(load(patient | settings, {}))
+        status = examine(load(patient | settings, {}))
         return status, capsys.readouterr().out.splitlines()
 
     return run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import app.doctor.report
+import app.doctor
 import app.server
 from app.__main__ import main
 from app.settings import Settings, flags
@@ -56,7 +56,7 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         return 1
 
     monkeypatch.setattr(app.server, "serve", run)
-    monkeypatch.setattr(app.doctor.report, "run", run)
+    monkeypatch.setattr(app.doctor, "run", run)
     monkeypatch.setenv("TICKETS_PROBE_INTERVAL", "2")
     (tmp_path / "urls").write_text("mysql://u@h/d")
     assert status_of("serve") == 1
@@ -166,7 +166,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def interrupted(_: Settings) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app.doctor.report, "run", interrupted)
+    monkeypatch.setattr(app.doctor, "run", interrupted)
     assert status_of("doctor") == 130
     assert capsys.readouterr().err.strip() == ""
 
