@@ -49,20 +49,48 @@ def check_names(environment: Mapping[str, str], known: Collection[str], like: st
             raise SettingsError(what)
 
 
-class Found(NamedTuple):
-    """Where a setting was found. source: its flag or variable. said: the value, or the path of a file with it."""
+class Flag(NamedTuple):
+    """A setting on a command line, and where its value stands.
 
-    flag: "Flag"
-    source: str
-    said: str
+    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
+    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none. source:
+    the flag or the variable that sets it. said: the value, or the path of a file with it.
+    """
+
+    field: str
+    name: str
+    variable: str
+    wanted: str
+    default: object = None
+    source: str = ""
+    said: str = ""
     is_file: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether no error may show the value."""
+        return self.name.endswith("-file")
+
+    def find(self, environment: Mapping[str, str], given: str | None) -> "Flag | None":
+        """Return this with the place where it is set, None where it is not. given: what the command line says.
+
+        Raises SettingsError where both the variable and its file are set.
+        """
+        if given is not None:
+            return self._replace(source=self.name, said=given, is_file=self.is_secret)
+        sources = [name for name in (self.variable, self.variable + FILE) if name in environment]
+        if len(sources) > 1:
+            raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
+        for name in sources:
+            return self._replace(source=name, said=environment[name], is_file=name != self.variable)
+        return None
 
     def text(self) -> str:
         """Return the value, out of its file if there is one. Raises SettingsError."""
-        said, subject, wanted = self.said, self.source, self.flag.wanted
+        said, subject, wanted = self.said, self.source, self.wanted
         try:
             if self.is_file and said.strip():
-                subject += ": the file" if self.flag.is_secret else f": the file {said!r}"
+                subject += ": the file" if self.is_secret else f": the file {said!r}"
                 wanted = f"a file with {wanted}"
                 said = Path(said).read_text(encoding="utf-8").rstrip("\r\n")
             said.encode()
@@ -75,44 +103,13 @@ class Found(NamedTuple):
         if said.startswith(SERVICE_VALUES) and not self.is_file:
             hint = "; a Kubernetes Service of that name sets it, and enableServiceLinks: false keeps it away"
             raise self.refusal(said, hint)
-        return said if self.flag.field == "database_password" else said.strip()
+        return said if self.field == "database_password" else said.strip()
 
     def refusal(self, text: str, hint: str = "") -> SettingsError:
         """Return the error that says that a value cannot be used."""
         # an @ may end the password of a URL that was given for another setting
-        shown = "cannot be used" if self.flag.is_secret or "@" in text else f"is {text[:LONGEST_SHOWN]!r}"
-        return SettingsError(f"{self.source} {shown}; expected {self.flag.wanted}{hint}")
-
-
-class Flag(NamedTuple):
-    """A setting on a command line.
-
-    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
-    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none.
-    """
-
-    field: str
-    name: str
-    variable: str
-    wanted: str
-    default: object = None
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether no error may show the value."""
-        return self.name.endswith("-file")
-
-    def find(self, environment: Mapping[str, str], given: str | None) -> Found | None:
-        """Return where the setting stands, None where nowhere. given: what the command line says.
-
-        Raises SettingsError where both the variable and its file are set.
-        """
-        if given is not None:
-            return Found(self, self.name, given, self.is_secret)
-        sources = [name for name in (self.variable, self.variable + FILE) if name in environment]
-        if len(sources) > 1:
-            raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
-        return next((Found(self, name, environment[name], name != self.variable) for name in sources), None)
+        shown = "cannot be used" if self.is_secret or "@" in text else f"is {text[:LONGEST_SHOWN]!r}"
+        return SettingsError(f"{self.source} {shown}; expected {self.wanted}{hint}")
 
 
 def _number(text: str) -> str:
@@ -184,7 +181,7 @@ class Settings(BaseModel):
     )
     access_log: bool = _setting(False, "true or false, whether each request is logged")
 
-    _token_files: list[Found] = []
+    _token_files: list[Flag] = []
 
     @field_validator("databases", mode="before")
     @classmethod
@@ -221,7 +218,7 @@ class Settings(BaseModel):
 
         Raises SettingsError, as `load` does.
         """
-        fresh = {found.flag.field: _tokens(found.text()) for found in self._token_files}
+        fresh = {found.field: _tokens(found.text()) for found in self._token_files}
         return self.model_copy(update=fresh) if fresh else None
 
 
@@ -257,5 +254,5 @@ def load(environment: Mapping[str, str], flags_given: Mapping[str, str | None]) 
     if "databases" not in found and not settings.is_local:
         where = f"{found['host'].source} is {settings.host!r}, beyond loopback"
         raise SettingsError(f"{known['databases'].variable} is unset, and {where}; expected {wanted}")
-    settings._token_files = [each for each in found.values() if each.is_file and each.flag.field.endswith("tokens")]
+    settings._token_files = [each for each in found.values() if each.is_file and each.field.endswith("tokens")]
     return settings
