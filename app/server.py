@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, ExitStack, closing
 
 import uvloop
 
-from app.access import Access
+from app.access import Access, TokenFiles
 from app.connections import BACKLOG, Connections, Tally, most_connections
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database
@@ -32,7 +32,6 @@ from app.operations.watch import make_watch
 from app.redis.door import RedisDoor
 from app.service import Service
 from app.settings import Settings
-from app.tokens import TokenFiles
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
