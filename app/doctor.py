@@ -20,7 +20,7 @@ from app.databases.engines import embedded_files, examine
 from app.databases.examination import Examination, Finding, Severity
 from app.databases.record import State
 from app.databases.session import Book, Counter, RingRow
-from app.errors import DatabaseError, DatabaseRefused
+from app.errors import DatabaseError, DatabaseRefused, NoAnswer
 from app.kinds.notation import time_text
 from app.kinds.table import KINDS
 from app.operations.report import ENDS_SOON_MS, NEAR_END
@@ -50,21 +50,16 @@ wrong, note = partial(Finding, Severity.WRONG), partial(Finding, Severity.NOTE)
 
 
 class Examined(NamedTuple):
-    """One entry of the list of databases.
-
-    found: None where it could not be examined; `failure` then says why, and `refused` whether an operator has to act.
-    """
+    """One entry of the list of databases. found: the error where it could not be examined."""
 
     offset: int
     name: str
-    found: Examination | None
-    failure: str = ""
-    refused: bool = False
+    found: Examination | DatabaseError
 
     @property
     def read(self) -> Examination | None:
         """What was found, if the database's tables could be read."""
-        return self.found if self.found and not self.found.unread else None
+        return self.found if isinstance(self.found, Examination) and not self.found.unread else None
 
     def entry(self) -> Entry:
         """Return what the decision about the ring needs. A database that no server has used yet has a body of its own.
@@ -72,8 +67,9 @@ class Examined(NamedTuple):
         What only time can tell is taken for settled: how long the database has been in sight, and its record unchanged.
         """
         if self.read is None:
-            reason = self.found.unread if self.found else self.failure
-            return Entry(self.offset, self.name, failure=reason, refused=bool(self.found) or self.refused)
+            reason = self.found.unread if isinstance(self.found, Examination) else str(self.found)
+            refused = isinstance(self.found, Examination | DatabaseRefused)
+            return Entry(self.offset, self.name, failure=reason, refused=refused)
         row = self.read.ring or RingRow(f"new {self.offset}")
         return Entry(self.offset, self.name, row, in_sight_for=math.inf, unchanged_for=math.inf)
 
@@ -109,7 +105,8 @@ def databases(case: Case) -> Said:
     """Yield the findings of each database, and how settings, connection and clock differ from what they should be."""
     machines: dict[str, Examined] = {}
     for each in case.databases:
-        if (found := each.found) is None:
+        found = each.found
+        if isinstance(found, DatabaseError):
             continue
         yield from ((each.offset, finding) for finding in found.findings)
         if found.seconds > case.timeout:
@@ -252,9 +249,9 @@ async def _examine_one(offset: int, address: Address) -> Examined:
         async with asyncio.timeout(DEADLINE):
             return Examined(offset, address.name, await examine(address, PATIENCE))
     except TimeoutError:
-        return Examined(offset, address.name, None, f"did not answer within {DEADLINE:g} s")
+        return Examined(offset, address.name, NoAnswer(f"did not answer within {DEADLINE:g} s"))
     except DatabaseError as error:
-        return Examined(offset, address.name, None, str(error), isinstance(error, DatabaseRefused))
+        return Examined(offset, address.name, error)
 
 
 def _lines(case: Case, settings: Settings) -> Iterator[tuple[str, str]]:
@@ -262,7 +259,7 @@ def _lines(case: Case, settings: Settings) -> Iterator[tuple[str, str]]:
     said = [each for check in CHECKS for each in check(case)]
     for each in case.databases:
         findings = [finding for offset, finding in said if offset == each.offset]
-        if each.found is not None and all(finding.severity is not Severity.WRONG for finding in findings):
+        if isinstance(each.found, Examination) and all(finding.severity is not Severity.WRONG for finding in findings):
             place = f"offset {each.offset} of {case.expected_increment}"
             yield "ok", f"{each.name}: {each.found.version}, {place}, {len(each.found.counters)} sequences"
         yield from ((severity, f"{each.name}: {subject}: {text}") for severity, subject, text in findings)

@@ -33,10 +33,7 @@ def found(offset: int, record: Record = RECORD, counter: Counter | DatabaseError
 
 
 def examined(*databases: Found) -> list[Examined]:
-    return [
-        Examined(offset, f"d{offset}", *((each, "") if isinstance(each, Examination) else (None, str(each))))
-        for offset, each in enumerate(databases, 1)
-    ]
+    return [Examined(offset, f"d{offset}", each) for offset, each in enumerate(databases, 1)]
 
 
 def case(*databases: Found, increment: int | None = None) -> Case:
