@@ -62,11 +62,6 @@ async def test_while_one_database_is_away_the_other_is_unprotected(refuses: bool
         assert await metric(http, "tickets_database_up", database="db2:3306", offset="2") == 0
 
 
-async def test_a_single_database_is_always_unprotected() -> None:
-    async with running(count=1) as http:
-        assert any("the only ticket database" in reason for *_, reason in await reasons(http))
-
-
 async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of() -> None:
     async with running() as http:
         ceiling = (1 << 32) - 1
