@@ -15,7 +15,7 @@ A lane trusts what it knows only while its database's life and the ring's number
 what is in sight: `tickets/agreement` decides on the ring, `tickets/level` makes databases level that come into sight.
 
 Rooms, each importing only those below it: `commands`, the command line; `server`, the process, and `doctor`, the
-check-up; `http` and `redis`, the doors; `operations`, what operators see; `service`, the one wiring; `tokens`,
-`settings`, `access`, `connections` and `log`; `tickets`, the rules; `databases`, the engines; `kinds`, what an id is
+check-up; `http` and `redis`, the doors; `operations`, what operators see; `service`, the one wiring; `access`,
+`settings`, `connections` and `log`; `tickets`, the rules; `databases`, the engines; `kinds`, what an id is
 made of; `errors`.
 """

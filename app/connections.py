@@ -1,13 +1,14 @@
-"""How many clients may be connected, whatever protocol they speak."""
+"""What the doors count, whatever protocol they speak, and how many clients may be connected."""
 
 import contextlib
 import logging
 import resource
 import time
+from collections import Counter
 from enum import Enum
-from typing import Protocol
 
 from app.errors import TicketError
+from app.tickets.counts import SECONDS, Histogram
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +32,33 @@ class Admission(Enum):
     REFUSED = "refused"
 
 
-class Counts(Protocol):
-    """What is counted of connections."""
+class Tally:
+    """Counts requests and connections of all protocols, since the start.
 
-    client_connections: int
-    connections_refused: int
+    in_flight: requests for ids that are being served. client_connections: that are open. connections_refused: clients
+    that came beyond the limit on connections.
+    """
+
+    def __init__(self) -> None:
+        self.in_flight = self.client_connections = self.connections_refused = 0
+        self.seconds = {endpoint: Histogram(SECONDS) for endpoint in ("ticket", "block")}
+        """How long the requests took that got their ids, by endpoint."""
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        """Requests that got an error, by endpoint and the error's code."""
+        self.denials: Counter[str] = Counter()
+        """Attempts without the right to it, by the right."""
+
+    def answered(self, endpoint: str, seconds: float) -> None:
+        """A request has got its ids. endpoint: `ticket` or `block`."""
+        self.seconds[endpoint].add(seconds)
+
+    def refused(self, endpoint: str, code: str) -> None:
+        """A request for ids got an error. code: the error's word, as in `code` of a problem."""
+        self.refusals[endpoint, code] += 1
+
+    def denied(self, right: str) -> None:
+        """A client may not do what it asked for. right: an `access.Right`."""
+        self.denials[right] += 1
 
 
 class Connections:
@@ -44,16 +67,11 @@ class Connections:
     most: how many are served. tally: learns how many there are, and how many came beyond the limit.
     """
 
-    def __init__(self, most: int, tally: Counts) -> None:
+    def __init__(self, most: int, tally: Tally) -> None:
         self.most = most
         self._tally = tally
         self._open = dict.fromkeys(Admission, 0)
         self._silent_until = 0.0
-
-    @property
-    def count(self) -> int:
-        """How many client connections are open."""
-        return self._tally.client_connections
 
     def admit(self) -> Admission:
         """Decide on a new connection. When it has ended, the caller passes the decision to `leave`."""

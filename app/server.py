@@ -19,8 +19,8 @@ from contextlib import AsyncExitStack, ExitStack, closing
 
 import uvloop
 
-from app.access import Access
-from app.connections import BACKLOG, Connections, most_connections
+from app.access import Access, TokenFiles
+from app.connections import BACKLOG, Connections, Tally, most_connections
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database
 from app.errors import DatabaseRefused, SettingsError, TicketError
@@ -28,12 +28,10 @@ from app.http.api import make_api
 from app.http.fast import HttpServer
 from app.log import set_up
 from app.operations.report import Report
-from app.operations.tally import Tally
 from app.operations.watch import make_watch
 from app.redis.door import RedisDoor
-from app.service import Options, Service
+from app.service import Service
 from app.settings import Settings
-from app.tokens import TokenFiles
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -76,23 +74,14 @@ class Server:
 
     def __init__(self, settings: Settings, ports: Ports, addresses: Sequence[Address], most: int) -> None:
         self._settings, self._ports = settings, ports
-        options = Options(
-            f"{socket.gethostname()}:{ports[HTTP][0].getsockname()[1]}",
-            probe_interval=settings.probe_interval,
-            database_timeout=settings.database_timeout,
-            request_timeout=settings.request_timeout,
-            increment=settings.increment,
-            refuses=settings.unverified == "refuse",
-            reserve=settings.reserve_seconds,
-            embedded=settings.is_embedded,
-        )
         databases = [open_database(address, settings.database_timeout) for address in addresses]
-        self._service = service = Service(databases, options)
+        name = f"{socket.gethostname()}:{ports[HTTP][0].getsockname()[1]}"
+        self._service = service = Service(databases, settings, name)
         access, tally = Access(), Tally()
         self._watch = watch = make_watch(settings.access_log, os.environ)
         self._tokens = TokenFiles(settings, access)
         connections, seconds = Connections(most, tally), settings.request_timeout
-        self._report = Report(service, tally=tally, version=VERSION)
+        self._report = Report(service)
         api = make_api(service, self._report, access, tally, watch, is_local=settings.is_local)
         self._http = HttpServer(api, service.desk, access, tally, connections, watch, grace=seconds, idle=IDLE_SECONDS)
         self._redis = RedisDoor(service, access, tally, connections, watch, timeout=seconds)

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -11,6 +10,7 @@ from app.databases.database import Database
 from app.databases.session import Counter
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
+from app.settings import Settings
 from app.tickets.bump import Bumps
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.desk import Desk
@@ -32,36 +32,19 @@ boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 """Seconds since the machine started, also those for which it was suspended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a server is set to; the settings of the contract have the same names.
-
-    name: `hostname:port` of this server. probe_interval, database_timeout, request_timeout, reserve: in seconds.
-    increment: None for the recorded one. refuses: whether an unprotected database issues nothing. embedded: whether the
-    databases are the embedded pair, which one process uses.
-    """
-
-    name: str
-    probe_interval: float = 1.0
-    database_timeout: float = 0.5
-    request_timeout: float = 2.0
-    increment: int | None = None
-    refuses: bool = False
-    reserve: float = 0.0
-    embedded: bool = False
-
-
 class Service:
     """One ticket server: its databases, what it sees of them, and the desk that doors call.
 
-    databases: in the order of their offsets. clock: seconds by a clock that counts suspension. wall: seconds since
-    1970. chance: decides random waits.
+    databases: in the order of their offsets. name: `hostname:port` of this server. clock: seconds by a clock that
+    counts suspension. wall: seconds since 1970. chance: decides random waits. refuses: whether an unprotected database
+    issues nothing.
     """
 
     def __init__(
         self,
         databases: Sequence[Database],
-        options: Options,
+        settings: Settings,
+        name: str,
         *,
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], float] = time.time,
@@ -69,22 +52,21 @@ class Service:
     ) -> None:
         members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
         chance = chance or Random()
-        self.options = options
-        self.sight = Sight(members, options.probe_interval, options.database_timeout, clock)
+        self.settings, self.name = settings, name
+        self.refuses = settings.unverified == "refuse"
+        self.sight = Sight(members, settings.probe_interval, settings.database_timeout, clock)
         self.floors = Floors(self.sight)
-        self.levels = Levels(self.sight, warns=not options.embedded)
+        self.levels = Levels(self.sight, warns=not settings.is_embedded)
         self.clock = ServerClock(clock, wall)
         self.catalog = Catalog(self.sight, self.floors, self.clock.now_ms)
         self.listing = Listing(self.catalog, self.sight)
         self.opener = Opener(self.sight, self.floors, chance)
-        self.probe = Probe(
-            self.sight, options.name, increment=options.increment, levels=self.levels, floors=self.floors
-        )
+        self.probe = Probe(self.sight, name, increment=settings.increment, levels=self.levels, floors=self.floors)
         self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted
         self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
-        self.desk = Desk(self.catalog, self.sight, self._source, options.request_timeout)
+        self.desk = Desk(self.catalog, self.sight, self._source, settings.request_timeout)
         self.catalog.replaced = self.desk.forget
-        self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=options.refuses)
+        self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=self.refuses)
         self.instance = InstanceNumber(self.sight, self.catalog, self.desk)
         self.memory = Memory(self.clock, self.worker, self.instance)
         self._running: list[asyncio.Task[None]] = []
@@ -103,7 +85,7 @@ class Service:
     async def stop(self) -> None:
         """Serve nobody any more, let go of the databases, and close every connection."""
         await self.desk.end()
-        if self.options.embedded:
+        if self.settings.is_embedded:
             await lower_limits(self.sight, [lane.spec for lane in self.desk.lanes])
         for task in self._running:
             task.cancel()
@@ -117,7 +99,8 @@ class Service:
         if not entry.is_counted:
             return self.memory.source(entry.name, entry.definition)
         pace: Pace = TicketPace()
-        reserve, read = Reserve(self.options.reserve, len(self.sight.members)), partial(self.catalog.counter, entry)
+        reserve = Reserve(self.settings.reserve_seconds, len(self.sight.members))
+        read = partial(self.catalog.counter, entry)
         if isinstance(kind, TimedKind):
             stamps = Stamps(kind, parameters, self.clock, self.sight)
             pace, reserve, read = stamps, Reserve(), partial(self._capped, stamps, entry)
@@ -126,7 +109,7 @@ class Service:
             made = []
             for member in self.sight.members:
                 spec = LaneSpec(entry.name, member, entry.floor + 1, pace, partial(read, member))
-                made.append(Lane(spec, self.opener, again, reserve, refuses=self.options.refuses))
+                made.append(Lane(spec, self.opener, again, reserve, refuses=self.refuses))
             return made
 
         return Issuer(entry.name, self.sight, pace, lanes)

@@ -1,9 +1,14 @@
-"""The settings: read once, from flags, from the environment, and from the files that TICKETS_…_FILE name."""
+"""The settings: read once, from flags, from the environment, and from the files that TICKETS_…_FILE name.
+
+A misspelt setting would leave its default in force: TICKETS_DATABASE for TICKETS_DATABASES would mean the tickets 1, 2,
+3 … of a new embedded pair. So every name that looks like a setting and is none stops the start.
+"""
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -12,28 +17,80 @@ from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationErr
 from app.databases.address import Address
 from app.databases.engines import parse_list
 from app.errors import SettingsError
-from app.setting_names import FILE, SERVICE_VALUES, check_names, variable
 
+FILE = "_FILE"
+SERVICE_VALUES = "tcp://", "udp://"
+"""Kubernetes and Docker begin so the values of variables that they name after a service."""
+_PASSED_OVER = re.compile(
+    r"TICKETS_DEPLOY_.*|(?i:.*_(SERVICE_HOST|SERVICE_PORT.*|PORT_\d+_(TCP|UDP|SCTP).*))", re.DOTALL
+)
 SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"})
 """Settings that hold a secret, or may: no error shows their values, and their flags take a file."""
 LONGEST_SHOWN = 60
 """How many characters of a wrong value an error repeats."""
 
 
-class Found(NamedTuple):
-    """Where a setting was found. source: its flag or variable. said: the value, or the path of a file with it."""
+def variable(field: str) -> str:
+    """Return the name of the variable for a field of the settings."""
+    return f"TICKETS_{field.upper()}"
 
-    flag: "Flag"
-    source: str
-    said: str
+
+def check_names(environment: Mapping[str, str], known: Collection[str], like: str = "TICKETS?_") -> None:
+    """Raise SettingsError for the first name that looks like a known one and is none; the error has the nearest one.
+
+    like: the pattern with which such names begin, in any case. Passed over are the names that Kubernetes and Docker
+    make for a service, and those of the deployment itself, which begin with TICKETS_DEPLOY_.
+    """
+    for name, value in sorted(environment.items()):
+        is_ours = name in known or not re.match(like, name, re.IGNORECASE)
+        if not is_ours and not value.startswith(SERVICE_VALUES) and not _PASSED_OVER.fullmatch(name):
+            (nearest,) = get_close_matches(name.upper(), sorted(known), n=1, cutoff=0)
+            what = f"{name}: there is no such setting; the nearest one is {nearest}: rename it, or unset it"
+            raise SettingsError(what)
+
+
+class Flag(NamedTuple):
+    """A setting on a command line, and where its value stands.
+
+    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
+    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none. source:
+    the flag or the variable that sets it. said: the value, or the path of a file with it.
+    """
+
+    field: str
+    name: str
+    variable: str
+    wanted: str
+    default: object = None
+    source: str = ""
+    said: str = ""
     is_file: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether no error may show the value."""
+        return self.name.endswith("-file")
+
+    def find(self, environment: Mapping[str, str], given: str | None) -> "Flag | None":
+        """Return this with the place where it is set, None where it is not. given: what the command line says.
+
+        Raises SettingsError where both the variable and its file are set.
+        """
+        if given is not None:
+            return self._replace(source=self.name, said=given, is_file=self.is_secret)
+        sources = [name for name in (self.variable, self.variable + FILE) if name in environment]
+        if len(sources) > 1:
+            raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
+        for name in sources:
+            return self._replace(source=name, said=environment[name], is_file=name != self.variable)
+        return None
 
     def text(self) -> str:
         """Return the value, out of its file if there is one. Raises SettingsError."""
-        said, subject, wanted = self.said, self.source, self.flag.wanted
+        said, subject, wanted = self.said, self.source, self.wanted
         try:
             if self.is_file and said.strip():
-                subject += ": the file" if self.flag.is_secret else f": the file {said!r}"
+                subject += ": the file" if self.is_secret else f": the file {said!r}"
                 wanted = f"a file with {wanted}"
                 said = Path(said).read_text(encoding="utf-8").rstrip("\r\n")
             said.encode()
@@ -46,44 +103,13 @@ class Found(NamedTuple):
         if said.startswith(SERVICE_VALUES) and not self.is_file:
             hint = "; a Kubernetes Service of that name sets it, and enableServiceLinks: false keeps it away"
             raise self.refusal(said, hint)
-        return said if self.flag.field == "database_password" else said.strip()
+        return said if self.field == "database_password" else said.strip()
 
     def refusal(self, text: str, hint: str = "") -> SettingsError:
         """Return the error that says that a value cannot be used."""
         # an @ may end the password of a URL that was given for another setting
-        shown = "cannot be used" if self.flag.is_secret or "@" in text else f"is {text[:LONGEST_SHOWN]!r}"
-        return SettingsError(f"{self.source} {shown}; expected {self.flag.wanted}{hint}")
-
-
-class Flag(NamedTuple):
-    """A setting on a command line.
-
-    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
-    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none.
-    """
-
-    field: str
-    name: str
-    variable: str
-    wanted: str
-    default: object = None
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether no error may show the value."""
-        return self.name.endswith("-file")
-
-    def find(self, environment: Mapping[str, str], given: str | None) -> Found | None:
-        """Return where the setting stands, None where nowhere. given: what the command line says.
-
-        Raises SettingsError where both the variable and its file are set.
-        """
-        if given is not None:
-            return Found(self, self.name, given, self.is_secret)
-        sources = [name for name in (self.variable, self.variable + FILE) if name in environment]
-        if len(sources) > 1:
-            raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
-        return next((Found(self, name, environment[name], name != self.variable) for name in sources), None)
+        shown = "cannot be used" if self.is_secret or "@" in text else f"is {text[:LONGEST_SHOWN]!r}"
+        return SettingsError(f"{self.source} {shown}; expected {self.wanted}{hint}")
 
 
 def _number(text: str) -> str:
@@ -155,7 +181,7 @@ class Settings(BaseModel):
     )
     access_log: bool = _setting(False, "true or false, whether each request is logged")
 
-    _token_files: list[Found] = []
+    _token_files: list[Flag] = []
 
     @field_validator("databases", mode="before")
     @classmethod
@@ -192,7 +218,7 @@ class Settings(BaseModel):
 
         Raises SettingsError, as `load` does.
         """
-        fresh = {found.flag.field: _tokens(found.text()) for found in self._token_files}
+        fresh = {found.field: _tokens(found.text()) for found in self._token_files}
         return self.model_copy(update=fresh) if fresh else None
 
 
@@ -228,5 +254,5 @@ def load(environment: Mapping[str, str], flags_given: Mapping[str, str | None]) 
     if "databases" not in found and not settings.is_local:
         where = f"{found['host'].source} is {settings.host!r}, beyond loopback"
         raise SettingsError(f"{known['databases'].variable} is unset, and {where}; expected {wanted}")
-    settings._token_files = [each for each in found.values() if each.is_file and each.flag.field.endswith("tokens")]
+    settings._token_files = [each for each in found.values() if each.is_file and each.field.endswith("tokens")]
     return settings

@@ -114,7 +114,7 @@ def doctor(settings: Settings) -> int:
 
     It changes nothing, and may run while servers run. Exit status 1 where something is wrong.
     """
-    from app.doctor.report import run
+    from app.doctor import run
 
     return run(settings)
 

@@ -15,8 +15,7 @@ from rich.table import Table
 
 from app.errors import TicketError
 from app.kinds.table import KINDS
-from app.setting_names import check_names
-from app.settings import Flag, Found
+from app.settings import Flag, check_names
 from app.tickets.definitions import key_of
 
 URL = Flag("url", "--url", "TICKETD_URL", "http://host:port or https://host, without a user or a password")
@@ -55,7 +54,7 @@ class Server:
 
     def __init__(self, url: str | None, token_file: str | None) -> None:
         check_names(os.environ, {"TICKETD_URL", "TICKETD_TOKEN_FILE"}, "TICKETD_")
-        found = URL.find(os.environ, url) or Found(URL, URL.variable, DEFAULT_URL)
+        found = URL.find(os.environ, url) or URL._replace(source=URL.variable, said=DEFAULT_URL)
         self._url, self._token, token = found.text(), "", TOKEN.find(os.environ, token_file)
         try:
             self._parts = parts = urlsplit(self._url)

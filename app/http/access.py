@@ -18,9 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import Access, Right
+from app.connections import Tally
 from app.errors import CrossSite, Forbidden, TicketError
 from app.http.problems import BEARER, problem_of, respond
-from app.operations.tally import Tally
 from app.operations.watch import Seen, Watch
 
 LARGEST_BODY = 65_536  # bytes of a request's body at most

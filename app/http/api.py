@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 
 from app.access import Access
+from app.connections import Tally
 from app.errors import Draining, InvalidRequest, NoTicketDatabase, TicketError
 from app.http import decoding, models, problems
 from app.http.access import LARGEST_BODY, Gate, endpoint_of
@@ -20,8 +21,8 @@ from app.http.cycle import answer_body, prefers_text
 from app.http.models import answered
 from app.http.pages.status import add_pages
 from app.kinds.table import decoded
+from app.operations.metrics import Metrics
 from app.operations.report import Report
-from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.service import Service
 from app.tickets.request import Call, Shape, largest_block
@@ -59,7 +60,7 @@ def make_api(
     _add_drawing(api, service)
     _add_reading(api, service, report)
     _add_changes(api, service, report)
-    _add_operation(api, report)
+    _add_operation(api, report, Metrics(report, tally))
     add_pages(api, service, report)
     _add_error_handlers(api)
     models.complete_document(api, access)
@@ -179,7 +180,7 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
 
         A number below the present position changes nothing. Only sequences of kind `ticket` can be advanced.
         """
-        above, deadline = wanted.above, service.sight.clock() + service.options.request_timeout
+        above, deadline = wanted.above, service.sight.clock() + service.settings.request_timeout
         entry = await service.bumps.bump(sequence, above, force=wanted.force, deadline=deadline)
         log.info("%s advanced the sequence %s above %d", _client(request), entry.name, above)
         databases = (await report.sequence(entry.name))["databases"]
@@ -190,7 +191,7 @@ def _client(request: Request) -> str:
     return request.client.host if request.client else "a client"
 
 
-def _add_operation(api: FastAPI, report: Report) -> None:
+def _add_operation(api: FastAPI, report: Report, metrics: Metrics) -> None:
     tags: Any = {"tags": ["operation"]}
 
     @api.get("/livez", response_model=dict[str, str], **tags)
@@ -211,7 +212,7 @@ def _add_operation(api: FastAPI, report: Report) -> None:
     @api.get("/metrics", response_class=Response, responses=text, **tags)
     async def show_the_metrics() -> Response:
         """Return the metrics in Prometheus' text format."""
-        return Response(await report.metrics(), headers=EXPOSITION)
+        return Response(await metrics.text(), headers=EXPOSITION)
 
     failing = answered("Health", status=503, about="This server cannot hand out tickets.")
 

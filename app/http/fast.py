@@ -22,11 +22,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from app.access import Access
-from app.connections import BACKLOG, Admission, Connections
+from app.connections import BACKLOG, Admission, Connections, Tally
 from app.errors import TooManyConnections
 from app.http.cycle import Asked, Memo, TicketCycle, answer_at_once, read_request, rendered
 from app.http.problems import BAD_REQUEST, Problem, problem, problem_of
-from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.tickets.desk import Desk
 

@@ -13,14 +13,15 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from app.access import Right
+from app.connections import Tally
 from app.kinds.table import KINDS
-from app.operations.state import State
-from app.operations.tally import Tally
+from app.operations.report import Report
 from app.tickets.catalog import Entry
 from app.tickets.counts import Histogram
 from app.tickets.definitions import TICKET
 from app.tickets.sight import Member, Status
 from app.tickets.source import Source
+from app.version import VERSION
 
 OTHER = "_other"
 """The label of the sequences without series of their own. No sequence has such a name."""
@@ -90,10 +91,10 @@ class Row(NamedTuple):
 
 
 class Metrics:
-    """Reads the metrics off a server. version: of the server."""
+    """Reads the metrics off a server."""
 
-    def __init__(self, state: State, tally: Tally, version: str) -> None:
-        self._state, self._service, self._tally, self._version = state, state.service, tally, version
+    def __init__(self, report: Report, tally: Tally) -> None:
+        self._report, self._service, self._tally = report, report.service, tally
         self._labels: dict[str, str] = {}
         """The label of each sequence. It stays, because a counter must never go back."""
         self._issued: Counter[str] = Counter()
@@ -112,8 +113,8 @@ class Metrics:
     def _doors(self) -> Iterator[Row]:
         tally, clock, worker = self._tally, self._service.clock, self._service.worker
         answered = {(endpoint, "ok"): sum(seconds.counts) for endpoint, seconds in tally.seconds.items()}
-        yield Row(GAUGE, "tickets_build_info", {self._version: 1}, "version")
-        yield Row(GAUGE, "tickets_ready", self._state.is_ready())
+        yield Row(GAUGE, "tickets_build_info", {VERSION: 1}, "version")
+        yield Row(GAUGE, "tickets_ready", self._report.is_ready())
         yield Row(COUNTER, "tickets_requests", {**tally.refusals, **answered}, "endpoint outcome")
         yield Row(HISTOGRAM, "tickets_issue_seconds", tally.seconds, "endpoint")
         yield Row(GAUGE, "tickets_in_flight", tally.in_flight)
@@ -140,7 +141,7 @@ class Metrics:
         for name, status in (("tickets_database_up", Status.UP), ("tickets_database_quarantined", Status.QUARANTINED)):
             values = {(member.name, str(member.offset)): member.status is status for member in members}
             yield Row(GAUGE, name, values, "database offset")
-        unprotected = each(lambda one: self._state.unprotected(one) is not None)
+        unprotected = each(lambda one: self._report.unprotected(one) is not None)
         yield Row(GAUGE, "tickets_database_unprotected", unprotected, "database")
         yield Row(GAUGE, "tickets_connections", each(lambda one: one.database.connections), "database")
         yield Row(COUNTER, "tickets_gaps", words(lambda one: one.counts.gaps), "database cause")
@@ -178,17 +179,17 @@ class Metrics:
 
     def _read(self, entry: Entry) -> Iterator[tuple[str, str, float, Callable[[float, float], float]]]:
         """Yield values of a sequence: metric, database, value, and what becomes of the values of several sequences."""
-        state, kind = self._state, entry.definition.kind
+        report, kind = self._report, entry.definition.kind
         ends_at = KINDS[kind].ends_at(entry.definition.parameters)
         if ends_at is not None:
             yield "tickets_sequence_end_timestamp_seconds", "", ends_at / 1000, min
-        if (lanes := state.lanes(entry)) and state.service.options.reserve:
+        if (lanes := report.lanes(entry)) and report.service.settings.reserve_seconds:
             yield "tickets_reserve", "", sum(lane.in_stock for lane in lanes.values()), add
         if kind != TICKET:
             return  # its counter is no number that anybody has seen
-        lasts = {member: state.last(entry, member) for member in entry.counters}
+        lasts = {member: report.last(entry, member) for member in entry.counters}
         yield "tickets_drift", "", max(lasts.values(), default=0) - min(lasts.values(), default=0), max
         for member, last in lasts.items():
             left = max(0, entry.ceiling - last)
-            yield "tickets_headroom", member.name, left // state.step, min
+            yield "tickets_headroom", member.name, left // report.step, min
             yield "tickets_headroom_ratio", member.name, left / entry.ceiling, min

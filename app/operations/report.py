@@ -1,26 +1,38 @@
-"""The report: what /healthz, /readyz, GET /sequence and the status page say."""
+"""The report: the state of a running server, as /healthz, /readyz, GET /sequence and the status page say it."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
+from app.kinds.notation import LATEST_MS, time_text
 from app.kinds.table import KINDS
-from app.operations.metrics import Metrics
-from app.operations.state import State
-from app.operations.tally import Tally
 from app.service import Service
 from app.tickets.catalog import Entry
 from app.tickets.definitions import TICKET
-from app.tickets.sight import Member
+from app.tickets.lane import Lane
+from app.tickets.sight import Member, Status
+from app.version import VERSION
+
+LISTED = 100
+"""The most warnings about sequences that are listed; one more says how many others there are."""
+NEAR_END = 0.9
+"""A sequence warns when this part of its ids is used up."""
+ENDS_SOON_MS = 90 * 86_400_000
+REFRESH = 5.0
+"""Seconds for which the warnings about sequences stand, since there may be thousands."""
+
+Warned = dict[str, Any]
 
 
-class Report(State):
-    """Tells how a server is. service, tally: are asked, and never changed. version: of this server."""
+class Report:
+    """Tells how a server is. service: is asked, and never changed. is_draining: about to end; the server sets it."""
 
-    def __init__(self, service: Service, *, tally: Tally, version: str) -> None:
-        super().__init__(service)
-        self._version = version
-        self.metrics = Metrics(self, tally, version).text
-        """Returns what /metrics says, in Prometheus' text format."""
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.is_draining = False
+        self._about_sequences: list[Warned] = []
+        self._until = float("-inf")
 
     def health(self) -> dict[str, Any]:
         """Return what /healthz says."""
@@ -28,11 +40,11 @@ class Report(State):
         is_well = not warnings and all(member.life is not None for member in members)
         return {
             "status": "fail" if not is_ready else "pass" if is_well else "warn",
-            "version": self._version,
+            "version": VERSION,
             "databases": [self._database(member) for member in members],
             "warnings": warnings,
             "notes": [],
-            **({"embedded": True} if self.service.options.embedded else {}),
+            **({"embedded": True} if self.service.settings.is_embedded else {}),
         }
 
     def _database(self, member: Member) -> dict[str, Any]:
@@ -109,3 +121,84 @@ class Report(State):
             "headroom": headroom,
             "headroom_str": None if headroom is None else str(headroom),
         }
+
+    @property
+    def step(self) -> int:
+        """The ring's increment; the number of databases while the ring is not known."""
+        record = self.service.sight.record
+        return record.increment if record is not None else len(self.service.sight.members)
+
+    def is_ready(self) -> bool:
+        """Whether the server can hand out ids of any sequence, and is not draining."""
+        sight, desk, refuses = self.service.sight, self.service.desk, self.service.refuses
+        may_draw = sight.stamp is not None and any(
+            member.life is not None and not (refuses and self.unprotected(member)) for member in sight.members
+        )
+        has_stock = any(lane.in_stock for lane in desk.lanes)
+        return not self.is_draining and (may_draw or has_stock or self.service.memory.gives)
+
+    def unprotected(self, member: Member) -> str | None:
+        """Return why what this database draws now could come twice if it came back older; None where it could not."""
+        sight = self.service.sight
+        if member.status is not Status.UP or self.service.settings.is_embedded:
+            return None
+        if len(sight.members) == 1:
+            return "unprotected: it is the only ticket database, so none keeps its high-water marks"
+        if sight.alone(member):
+            return "unprotected: no other ticket database can keep its high-water marks now"
+        if not sight.whole and any(lane.member is member and lane.is_unprotected for lane in self.service.desk.lanes):
+            return "unprotected: sequences were opened there while a database of the ring was away, which still is"
+        return None
+
+    def lanes(self, entry: Entry) -> dict[Member, Lane]:
+        """Return the lanes of a sequence, if somebody asked for it."""
+        source = self.service.desk.source(entry.key)
+        return {lane.member: lane for lane in source.lanes} if source is not None else {}
+
+    def last(self, entry: Entry, member: Member) -> int:
+        """Return the largest number that this database's counter of a sequence is known to have passed; 0 for none."""
+        counter, lane = entry.counters.get(member), self.lanes(entry).get(member)
+        return max(counter.position if counter is not None else 0, lane.highest if lane is not None else 0)
+
+    def warnings(self) -> list[Warned]:
+        """Return what to warn of, databases first."""
+        now = self.service.sight.clock()
+        if now >= self._until:
+            self._until = now + REFRESH
+            found = self._warned_sequences()
+            self._about_sequences = list(islice(found, LISTED))
+            if more := sum(1 for _ in found):
+                self._about_sequences.append(_warned(f"{more:,} more warnings about sequences are not listed"))
+        return [*self._warned_databases(), *self._about_sequences]
+
+    def _warned_databases(self) -> Iterator[Warned]:
+        service, record, members = self.service, self.service.sight.record, self.service.sight.members
+        for member in members:
+            if (reason := self.unprotected(member)) is not None:
+                yield _warned(reason, member.name)
+            yield from (_warned(reason, member.name) for reason in member.warnings)
+        yield from (_warned(reason, name) for name, reason in service.levels.warnings)
+        if record is not None and not record.drawn:
+            yield _warned("the ring is being changed, and nobody draws meanwhile")
+        if service.worker.is_unprotected:
+            yield _warned("unprotected: the worker number of snowflake ids was leased while a database was away")
+        for offset in record.offsets if record is not None else ():
+            if offset > len(members):
+                yield _warned(f"the ring has a database at offset {offset}, which TICKETS_DATABASES does not list")
+        yield from map(_warned, service.memory.warnings())
+
+    def _warned_sequences(self) -> Iterator[Warned]:
+        for entry in self.service.catalog.entries.values():
+            ends_at = KINDS[entry.definition.kind].ends_at(entry.definition.parameters)
+            if ends_at is not None and min(ends_at, LATEST_MS) - self.service.clock.wall_ms() < ENDS_SOON_MS:
+                yield _warned(f"its ids end at {time_text(ends_at)}", sequence=entry.name)
+            for member, counter in entry.counters.items() if entry.definition.kind == TICKET else ():
+                if counter.position >= counter.ceiling:
+                    yield _warned("exhausted: every id has been used", member.name, entry.name)
+                elif (used := counter.position / counter.ceiling) > NEAR_END:
+                    yield _warned(f"{used:.0%} of its ids are used up", member.name, entry.name)
+        yield from (_warned(reason, database, name) for name, database, reason in self.service.listing.warnings)
+
+
+def _warned(reason: str, database: str | None = None, sequence: str | None = None) -> Warned:
+    return {"sequence": sequence, "database": database, "reason": reason}

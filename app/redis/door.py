@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.access import Access
-from app.connections import BACKLOG, Connections
+from app.connections import BACKLOG, Connections, Tally
 from app.errors import Exhausted, InvalidRequest, TicketError
-from app.operations.tally import Tally
 from app.operations.watch import Seen, Watch
 from app.redis import replies
 from app.redis.commands import Client

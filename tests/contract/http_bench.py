@@ -12,14 +12,14 @@ import httpx
 import jsonschema_rs
 
 from app.access import Access
+from app.connections import Tally
 from app.databases.address import Address
 from app.databases.database import Database
 from app.http.api import make_api
 from app.operations.report import Report
-from app.operations.tally import Tally
 from app.operations.watch import Seen
-from app.service import Options, Service
-from app.version import VERSION
+from app.service import Service
+from app.settings import Settings
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
 
@@ -42,10 +42,11 @@ class Bench:
     def __init__(self, servers: list[FakeServer], access: Access, **options: Any) -> None:
         clock = asyncio.get_running_loop().time
         self.servers, self.ahead = servers, 0.0
-        named = Options("test:1", **options)
-        self.service = Service(databases_on(servers, 0.5), named, clock=clock, wall=lambda: NOW + clock() + self.ahead)
+        databases = databases_on(servers, 0.5)
+        settings = Settings.model_construct(**{"databases": databases} | options)
+        self.service = Service(databases, settings, "test:1", clock=clock, wall=lambda: NOW + clock() + self.ahead)
         self.tally, self.seen = Tally(), list[Seen]()
-        self.report = Report(self.service, tally=self.tally, version=VERSION)
+        self.report = Report(self.service)
         watch: Any = SimpleNamespace(saw=self.seen.append)
         self.api = make_api(self.service, self.report, access, self.tally, watch, is_local=True)
         transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.access import Access
-from app.connections import Connections
-from app.operations.tally import Tally
+from app.connections import Connections, Tally
 from app.operations.watch import Seen
 from app.redis.door import RedisDoor
-from app.service import Options, Service
+from app.service import Service
+from app.settings import Settings
 from tests.contract.http_bench import databases_on
 from tests.fakes.server import FakeServer
 
@@ -60,8 +60,9 @@ class Bench:
     def __init__(self, servers: list[FakeServer], access: Access, most: int, **options: Any) -> None:
         clock = asyncio.get_running_loop().time
         self.servers, self.access = servers, access
+        databases = databases_on(servers, 20.0)
         waits = {"request_timeout": 40.0, "database_timeout": 20.0} | options
-        self.service = Service(databases_on(servers, 20.0), Options("test:1", **waits), clock=clock)
+        self.service = Service(databases, Settings.model_construct(databases=databases, **waits), "test:1", clock=clock)
         self.tally, self.seen = Tally(), list[Seen]()
         self.connections = Connections(most, self.tally)
         watch: Any = SimpleNamespace(saw=self.seen.append)

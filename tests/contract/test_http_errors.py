@@ -74,7 +74,7 @@ ROWS: list[Row] = [
     (503, "not-confirmed", "db2", BUMP, {"json": {"above": 100}}, lambda http: down(http, 1)),
     (503, "growing", "grow", DRAW, {}, growing),
 ]
-OPTIONS: dict[str, dict[str, Any]] = {"out-of-time": {"request_timeout": 0.2}, "unverified": {"refuses": True}}
+OPTIONS: dict[str, dict[str, Any]] = {"out-of-time": {"request_timeout": 0.2}, "unverified": {"unverified": "refuse"}}
 
 
 @pytest.mark.parametrize("row", ROWS)

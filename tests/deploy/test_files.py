@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import settings
-from app.setting_names import FILE
+from app.settings import FILE
 from app.version import VERSION
 from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, run, variables
 from tests.servers import Engine, engines

@@ -10,8 +10,7 @@ from app.commands.program import app
 from app.http.models import CODES
 from app.kinds.table import KINDS
 from app.operations import metrics
-from app.setting_names import FILE, variable
-from app.settings import Settings, flags
+from app.settings import FILE, Settings, flags, variable
 from tests.documents.pages import PAGES, ROOT, code, name_of, read, rows
 
 COMMANDS = {

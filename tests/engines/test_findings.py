@@ -12,10 +12,10 @@ from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database, parse_list
 from app.databases.postgresql.session import connect
 from app.databases.postgresql.url import parse
-from app.doctor import report
+from app.doctor import run as examine
 from app.errors import DatabaseRefused
-from app.service import Options, Service
-from app.settings import load
+from app.service import Service
+from app.settings import Settings, load
 from app.tickets.request import Call
 from tests.servers import DatabaseServer, Engine, engines
 from tests.servers_programs import program
@@ -33,7 +33,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
     def run(*urls: str, **settings: str) -> tuple[int, list[str]]:
         capsys.readouterr()
         patient = {"TICKETS_DATABASES": " ".join(urls), "TICKETS_DATABASE_TIMEOUT": "20"}
-        status = report.run(load(patient | settings, {}))
+        status = examine(load(patient | settings, {}))
         return status, capsys.readouterr().out.splitlines()
 
     return run
@@ -45,7 +45,8 @@ def wrong(lines: Sequence[str]) -> list[str]:
 
 async def use(addresses: Sequence[Address]) -> None:
     """Form a ring, make a sequence there, and draw from it, as a ticket server."""
-    service = Service([open_database(each, 20.0) for each in addresses], Options("test:1", database_timeout=20.0))
+    settings = Settings.model_construct(databases=addresses, database_timeout=20.0)
+    service = Service([open_database(each, 20.0) for each in addresses], settings, "test:1")
     service.start()
     async with asyncio.timeout(60):
         while len(service.sight.in_sight) < len(addresses):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from app.databases.database import Database
 from app.errors import TicketError
-from app.service import Options, Service
+from app.service import Service
+from app.settings import Settings
 from app.tickets.lane import Lane
 from app.tickets.request import Block, Call, Shape
 from app.tickets.sight import Status
@@ -64,18 +65,20 @@ class Server:
 
     def _make_service(self) -> Service:
         world, scale = self.world, self.world.scale
-        options = Options(
-            f"{self.name}:8000",
-            scale.interval,
-            scale.timeout,
+        settings = Settings.model_construct(
+            databases=[place.address for place in self.places],
+            probe_interval=scale.interval,
+            database_timeout=scale.timeout,
             increment=scale.increment,
-            refuses=scale.refuses,
-            reserve=scale.reserve,
+            unverified="refuse" if scale.refuses else "serve",
+            reserve_seconds=scale.reserve,
         )
         connect = world.network.connector(self.process)
         databases = [Database(place.address, connect, scale.timeout) for place in self.places]
         waits = random.Random(random.random())
-        return Service(databases, options, clock=self.process.clock, wall=self.process.wall, chance=waits)
+        return Service(
+            databases, settings, f"{self.name}:8000", clock=self.process.clock, wall=self.process.wall, chance=waits
+        )
 
     async def _live(self) -> None:
         world, scale, chance = self.world, self.world.scale, self.world.chance

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.access import Access, Right
+from app.access import LOOK_SECONDS, Access, Right, TokenFiles
 from app.errors import Forbidden, TicketError, Unauthenticated
 from app.settings import load
-from app.tokens import LOOK_SECONDS, TokenFiles
 
 USER, ADMIN, OLD, NEW = "the-token-of-a-user", "the-token-of-an-admin", "the-token-until-today", "the-token-from-now-on"
 

@@ -1,26 +1,19 @@
 """How many clients may be connected."""
 
 import resource
-from dataclasses import dataclass
 
 import pytest
 
-from app.connections import FOR_ONE_ANSWER, Admission, Connections, most_connections
+from app.connections import FOR_ONE_ANSWER, Admission, Connections, Tally, most_connections
 from app.errors import TicketError
 
 
-@dataclass
-class Counted:
-    client_connections: int = 0
-    connections_refused: int = 0
-
-
 def test_so_many_are_served_32_more_get_one_answer_and_the_rest_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    tally = Counted()
+    tally = Tally()
     connections = Connections(2, tally)
     admitted = [connections.admit() for _ in range(2 + FOR_ONE_ANSWER + 3)]
     assert admitted == [Admission.SERVED] * 2 + [Admission.ONE_ANSWER] * 32 + [Admission.REFUSED] * 3
-    assert connections.count == tally.client_connections == 34
+    assert tally.client_connections == 34
     assert tally.connections_refused == 35
     assert len(caplog.records) == 1
     for left in (Admission.ONE_ANSWER, Admission.SERVED):
@@ -30,7 +23,7 @@ def test_so_many_are_served_32_more_get_one_answer_and_the_rest_is_refused(caplo
         assert connections.admit() is left
     for admission in admitted:
         connections.leave(admission)
-    assert connections.count == 0
+    assert tally.client_connections == 0
 
 
 @pytest.mark.parametrize(

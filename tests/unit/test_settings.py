@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import SettingsError
-from app.setting_names import variable
-from app.settings import Settings, load
+from app.settings import Settings, load, variable
 
 SECRET = "s3cret-never-shown"
 URLS = f"mysql://tickets:{SECRET}@db1/tickets, mysql://tickets:{SECRET}@db2:3307/tickets"

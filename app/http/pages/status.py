@@ -67,7 +67,7 @@ def _state(service: Service, report: Report) -> dict[str, Any]:
     """Return what /healthz says, and the ticket servers, this one first."""
     health = report.health()
     reached = [each["name"] for each in health["databases"] if each["status"] == "up"]
-    this = {"name": service.options.name, "databases": reached}
+    this = {"name": service.name, "databases": reached}
     away = len(health["databases"]) - len(reached)
     headlines = {
         "pass": "All well",

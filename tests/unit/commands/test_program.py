@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import app.doctor.report
+import app.doctor
 import app.server
 from app.__main__ import main
 from app.settings import Settings, flags
 from app.version import VERSION
 
 COMMANDS = "serve", "doctor", "grow", "decode", "sql", "take", "bump", "create", "list", "show"
+INSTAGRAM = "2217813737473025833"
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         return 1
 
     monkeypatch.setattr(app.server, "serve", run)
-    monkeypatch.setattr(app.doctor.report, "run", run)
+    monkeypatch.setattr(app.doctor, "run", run)
     monkeypatch.setenv("TICKETS_PROBE_INTERVAL", "2")
     (tmp_path / "urls").write_text("mysql://u@h/d")
     assert status_of("serve") == 1
@@ -83,6 +84,8 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         (["list", "--token-file", "/nowhere/token"], "--token-file: the file cannot be read (No such file"),
         (["grow", "--increment", "4"], "TICKETS_DATABASES: name the ticket databases"),
         (["grow", "--increment", "4", "--status"], "name either --increment M"),
+        (["grow"], "name either --increment M, the ring's new increment, or --status"),
+        (["grow", "--increment", "0"], "Invalid value for '--increment'"),
         (["serve", "--port", "http"], "--port is 'http'; expected a port"),
         (["serve", "--tokens", "hush"], "No such option: --tokens"),
         (["decode", "--kind", "nope", "7"], "there is no such kind of sequence; there are ticket, instagram"),
@@ -108,44 +111,40 @@ def test_wrong_arguments_are_named_in_one_line(
 def test_wrong_variables_are_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TICKETS_PORTS", "1")
-    for name in ("TICKETD_URL", "TICKETD_TOKEN_FILE"):
-        with monkeypatch.context() as changed:
-            changed.setenv(name, "")
-            assert status_of("take", "photos") == 2
-        assert capsys.readouterr().err.startswith(f"ticketd: {name} is set and empty")
+    asking = "take x", "bump x --above 1", "create x", "list", "show x"
+    unknown = "{}: there is no such setting; the nearest one is {}: rename it, or unset it"
     monkeypatch.setenv("TICKETD_PORT", "tcp://10.0.0.1:8000")  # Kubernetes makes it for a service of this name
-    for wrong, name in (("TICKETD_ULR", "TICKETD_URL"), ("ticketd_token_fiel", "TICKETD_TOKEN_FILE")):
-        for arguments in (["take", "x"], ["bump", "x", "--above", "1"], ["create", "x"], ["list"], ["show", "x"]):
+    for name, value, commands, said in (
+        ("TICKETS_PORTS", "hush", ("serve", "doctor"), unknown.format("TICKETS_PORTS", "TICKETS_PORT")),
+        ("TICKETD_URL", "", asking, "TICKETD_URL is set and empty"),
+        ("TICKETD_TOKEN_FILE", "", asking, "TICKETD_TOKEN_FILE is set and empty"),
+        ("TICKETD_ULR", "hush", asking, unknown.format("TICKETD_ULR", "TICKETD_URL")),
+        ("ticketd_token_fiel", "hush", asking, unknown.format("ticketd_token_fiel", "TICKETD_TOKEN_FILE")),
+    ):
+        for command in commands:
             with monkeypatch.context() as changed:
-                changed.setenv(wrong, "hush")
-                assert status_of(*arguments) == 2
-            said = f"ticketd: {wrong}: there is no such setting; the nearest one is {name}: rename it, or unset it\n"
-            assert capsys.readouterr().err == said
-    for command in ("serve", "doctor"):
-        assert status_of(command) == 2
-        printed = capsys.readouterr().err
-        assert printed.startswith("ticketd: TICKETS_PORTS: there is no such setting")
-        assert printed.count("\n") == 1
+                changed.setenv(name, value)
+                assert status_of(*command.split()) == 2
+            printed = capsys.readouterr().err
+            assert printed.startswith(f"ticketd: {said}")
+            assert (printed.count("\n"), "hush" in printed) == (1, False)
 
 
 def test_decode_and_sql(capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of("decode", "--kind", "instagram", "2217813737473025833") == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    said = json.loads(line)
-    assert said.pop("sequence") is None
-    assert [said[key] for key in ("time", "time_ms", "shard", "counter")] == [
-        "2020-01-09T21:07:01.721Z", 1578604021721, 1001, 809
-    ]  # fmt: skip
-    assert status_of("decode", "--kind", "instagram", "--epoch", "0", "2217813737473025833") == 0
-    assert json.loads(capsys.readouterr().out)["time_ms"] == 1578604021721 - 1314220021721
-    assert status_of("decode", "--increment", "2", "7") == 0
-    assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == [1]
-    assert status_of("decode", "2217813737473025833") == 0
-    kinds = {json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()}
+    def lines(arguments: str) -> list[str]:
+        assert status_of(*arguments.split()) == 0
+        return capsys.readouterr().out.splitlines()
+
+    (line,) = lines(f"decode --kind instagram {INSTAGRAM}")
+    of_time = {"time": "2020-01-09T21:07:01.721Z", "time_ms": 1578604021721}
+    known = {"sequence": None, "kind": "instagram", "id_str": INSTAGRAM, "shard": 1001, "counter": 809}
+    assert json.loads(line) == known | of_time
+    (line,) = lines(f"decode --kind instagram --epoch 0 {INSTAGRAM}")
+    assert json.loads(line)["time_ms"] == 1578604021721 - 1314220021721
+    assert [json.loads(line)["offset"] for line in lines("decode --increment 2 7")] == [1]
+    kinds = {json.loads(each)["kind"] for each in lines(f"decode {INSTAGRAM}")}
     assert {"instagram", "snowflake", "simpleflake"} <= kinds
-    assert status_of("sql", "instagram", "--schema", "insta5", "--shard", "5", "--epoch", "1314220021721") == 0
-    shown = capsys.readouterr().out
+    shown = "\n".join(lines("sql instagram --schema insta5 --shard 5 --epoch 1314220021721"))
     wanted = "CREATE OR REPLACE FUNCTION insta5.next_id()", "(5::bigint << 10)", "MAXVALUE 1125899906842623"
     assert all(each in shown for each in wanted)
 
@@ -164,7 +163,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def interrupted(_: Settings) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app.doctor.report, "run", interrupted)
+    monkeypatch.setattr(app.doctor, "run", interrupted)
     assert status_of("doctor") == 130
     assert capsys.readouterr().err.strip() == ""
 

@@ -12,9 +12,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from app.access import Access
-from app.connections import Connections
+from app.connections import Connections, Tally
 from app.http.fast import HttpServer
-from app.operations.tally import Tally
 from app.tickets.request import Block, Request, Shape
 
 SECONDS = 30.0  # deadline of whatever a test waits for

@@ -165,7 +165,7 @@ async def test_a_client_that_leaves_abandons_its_draw() -> None:
         await until(lambda: bench.desk.held[0].is_over)
         bench.desk.release()
         assert (await other.answer())[2]["id"] == 1
-        assert (bench.tally.in_flight, bench.connections.count, bench.app.got) == (0, 1, [])
+        assert (bench.tally.in_flight, bench.tally.client_connections, bench.app.got) == (0, 1, [])
 
 
 async def test_nothing_is_served_while_the_client_does_not_read() -> None:
@@ -236,9 +236,9 @@ async def test_beyond_the_limit_a_connection_has_one_answer() -> None:
                 assert (status, told["app"]) == (200, path)
             assert await client.rest() == b""
         waiting = [await bench.client() for _ in range(32)]
-        await until(lambda: bench.connections.count == 33)
+        await until(lambda: bench.tally.client_connections == 33)
         assert await (await bench.client()).rest() == b""
         bench.http.sweep(monotonic() + 11)
         for each in waiting:
             assert await each.rest() == b""
-        await until(lambda: bench.connections.count == 1)
+        await until(lambda: bench.tally.client_connections == 1)

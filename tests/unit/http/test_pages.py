@@ -39,7 +39,7 @@ async def test_the_page_shows_health_databases_servers_and_sequences() -> None:
         assert "embedded" not in text
         http.report.is_draining = True
         assert f"test:1 version {VERSION} Draining" in text_of(await http.get("/"))
-    async with running(embedded=True) as http:
+    async with running(databases=()) as http:
         assert f"test:1 version {VERSION} embedded All well" in text_of(await http.get("/"))
     async with running(count=1) as http:
         text = text_of(await http.get("/"))

@@ -40,14 +40,14 @@ async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pai
         assert {database for _, database, _ in await reasons(http)} == {"db1:3306", "db2:3306"}
         assert all("before this warning ends" in reason for *_, reason in await reasons(http))
         await settled(http)
-    async with running(embedded=True) as http:
+    async with running(databases=()) as http:
         found = await health(http)
         assert (found["status"], found["embedded"]) == ("pass", True)
 
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_while_one_database_is_away_the_other_is_unprotected(refuses: bool) -> None:
-    async with running(refuses=refuses) as http:
+    async with running(unverified="refuse" if refuses else "serve") as http:
         await settled(http)
         assert (await http.get("/readyz")).status_code == 200
         http.servers[1].down = True
@@ -60,11 +60,6 @@ async def test_while_one_database_is_away_the_other_is_unprotected(refuses: bool
         assert any(reason.startswith("unprotected: ") for reason in warned)
         assert await metric(http, "tickets_database_unprotected", database="db1:3306") == 1
         assert await metric(http, "tickets_database_up", database="db2:3306", offset="2") == 0
-
-
-async def test_a_single_database_is_always_unprotected() -> None:
-    async with running(count=1) as http:
-        assert any("the only ticket database" in reason for *_, reason in await reasons(http))
 
 
 async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of() -> None:

@@ -1,24 +1,40 @@
-"""What `ticketd doctor` says of the ticket databases together. No I/O.
+"""`ticketd doctor` says what of the ticket databases would break a guarantee or slow the server down.
 
-Each check yields findings, with the offset of the database that a finding is about, or `RING`.
+It draws nothing, and changes nothing in the databases. Each check compares the databases, without I/O, and yields
+findings with the offset of the database that a finding is about, or `RING`.
 """
 
+import asyncio
 import math
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from rich.console import Console
+from rich.text import Text
+
+from app.databases.address import Address
+from app.databases.engines import embedded_files, examine
 from app.databases.examination import Examination, Finding, Severity
 from app.databases.record import State
 from app.databases.session import Book, Counter, RingRow
+from app.errors import DatabaseError, DatabaseRefused, NoAnswer
 from app.kinds.notation import time_text
 from app.kinds.table import KINDS
-from app.operations.state import ENDS_SOON_MS, NEAR_END
+from app.operations.report import ENDS_SOON_MS, NEAR_END
+from app.settings import Settings
 from app.tickets.agreement import agree
 from app.tickets.definitions import TICKET, Definition, seen_of, settle
 from app.tickets.situation import Agreement, Entry, Situation, Standing
 
+DEADLINE = 20.0
+"""Seconds for each database."""
+PATIENCE = 5.0
+"""Seconds that the doctor waits for a lock."""
+AGAIN = 3.5
+"""Seconds after which it looks again at marks that differ: by then what was under way has ended, and is level."""
 CLOCK_SECONDS = 0.5
 """How far a clock may certainly be apart from this machine's."""
 NAMED = 3
@@ -26,27 +42,24 @@ NAMED = 3
 RING = 0
 """In place of an offset: it is about all databases."""
 
+_STYLES = {"ok": "green", Severity.WRONG: "bold red", Severity.UNKNOWN: "yellow", Severity.NOTE: "cyan"}
+
 Said = Iterator[tuple[int, Finding]]
 wrong, note = partial(Finding, Severity.WRONG), partial(Finding, Severity.NOTE)
 """Make a finding of a subject and a text: that something is wrong, or what is no fault."""
 
 
 class Examined(NamedTuple):
-    """One entry of the list of databases.
-
-    found: None where it could not be examined; `failure` then says why, and `refused` whether an operator has to act.
-    """
+    """One entry of the list of databases. found: the error where it could not be examined."""
 
     offset: int
     name: str
-    found: Examination | None
-    failure: str = ""
-    refused: bool = False
+    found: Examination | DatabaseError
 
     @property
     def read(self) -> Examination | None:
         """What was found, if the database's tables could be read."""
-        return self.found if self.found and not self.found.unread else None
+        return self.found if isinstance(self.found, Examination) and not self.found.unread else None
 
     def entry(self) -> Entry:
         """Return what the decision about the ring needs. A database that no server has used yet has a body of its own.
@@ -54,8 +67,9 @@ class Examined(NamedTuple):
         What only time can tell is taken for settled: how long the database has been in sight, and its record unchanged.
         """
         if self.read is None:
-            reason = self.found.unread if self.found else self.failure
-            return Entry(self.offset, self.name, failure=reason, refused=bool(self.found) or self.refused)
+            reason = self.found.unread if isinstance(self.found, Examination) else str(self.found)
+            refused = isinstance(self.found, Examination | DatabaseRefused)
+            return Entry(self.offset, self.name, failure=reason, refused=refused)
         row = self.read.ring or RingRow(f"new {self.offset}")
         return Entry(self.offset, self.name, row, in_sight_for=math.inf, unchanged_for=math.inf)
 
@@ -91,7 +105,8 @@ def databases(case: Case) -> Said:
     """Yield the findings of each database, and how settings, connection and clock differ from what they should be."""
     machines: dict[str, Examined] = {}
     for each in case.databases:
-        if (found := each.found) is None:
+        found = each.found
+        if isinstance(found, DatabaseError):
             continue
         yield from ((each.offset, finding) for finding in found.findings)
         if found.seconds > case.timeout:
@@ -199,3 +214,56 @@ def marks(case: Case) -> Said:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
+
+
+CHECKS = databases, ring, sequences, marks
+
+
+def run(settings: Settings) -> int:
+    """Examine all ticket databases, and print a line for each finding; return the exit status: 1 if any is wrong."""
+    lines = list(_lines(asyncio.run(_examine(settings)), settings))
+    console = Console(highlight=False, soft_wrap=True)
+    for word, text in lines:
+        shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+        console.print(Text.assemble((word, _STYLES[word]), f": {shown}"))
+    return int(any(word == Severity.WRONG for word, _ in lines))
+
+
+async def _examine(settings: Settings) -> Case:
+    """Examine the databases, twice where the first time leaves marks in doubt."""
+    addresses = settings.databases or embedded_files(settings.data_dir)
+
+    async def examine_all() -> list[Examined]:
+        return await asyncio.gather(*map(_examine_one, range(1, len(addresses) + 1), addresses))
+
+    first = await examine_all()
+    case = Case(first, first, settings.database_timeout, settings.increment, time.time_ns() // 1_000_000)
+    if any(marks(case)):
+        await asyncio.sleep(AGAIN)
+        case = replace(case, databases=await examine_all())
+    return case
+
+
+async def _examine_one(offset: int, address: Address) -> Examined:
+    try:
+        async with asyncio.timeout(DEADLINE):
+            return Examined(offset, address.name, await examine(address, PATIENCE))
+    except TimeoutError:
+        return Examined(offset, address.name, NoAnswer(f"did not answer within {DEADLINE:g} s"))
+    except DatabaseError as error:
+        return Examined(offset, address.name, error)
+
+
+def _lines(case: Case, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Return the lines: those of each database in the order of the list, then those of the ring."""
+    said = [each for check in CHECKS for each in check(case)]
+    for each in case.databases:
+        findings = [finding for offset, finding in said if offset == each.offset]
+        if isinstance(each.found, Examination) and all(finding.severity is not Severity.WRONG for finding in findings):
+            place = f"offset {each.offset} of {case.expected_increment}"
+            yield "ok", f"{each.name}: {each.found.version}, {place}, {len(each.found.counters)} sequences"
+        yield from ((severity, f"{each.name}: {subject}: {text}") for severity, subject, text in findings)
+    yield from ((each.severity, f"{each.subject}: {each.text}") for offset, each in said if offset == RING)
+    if settings.is_embedded:
+        folder = settings.data_dir.absolute()
+        yield Severity.NOTE, f"these are the two embedded ticket databases, in the folder {folder}"

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from app import doctor
 from app.databases.address import Address
 from app.databases.examination import Examination, Finding, Severity
 from app.databases.record import Body, Record, State
 from app.databases.session import LARGEST_ID, Book, Counter, Note, RingRow
-from app.doctor import comparison, report
-from app.doctor.comparison import RING, Case, Examined
+from app.doctor import RING, Case, Examined
 from app.errors import DatabaseError, DatabaseFailed, SequenceUnusable
 from app.settings import Settings
 from app.tickets.definitions import Definition
@@ -33,10 +33,7 @@ def found(offset: int, record: Record = RECORD, counter: Counter | DatabaseError
 
 
 def examined(*databases: Found) -> list[Examined]:
-    return [
-        Examined(offset, f"d{offset}", *((each, "") if isinstance(each, Examination) else (None, str(each))))
-        for offset, each in enumerate(databases, 1)
-    ]
+    return [Examined(offset, f"d{offset}", each) for offset, each in enumerate(databases, 1)]
 
 
 def case(*databases: Found, increment: int | None = None) -> Case:
@@ -55,7 +52,7 @@ def notes(said: Iterable[tuple[int, Finding]]) -> list[tuple[int, str]]:
 
 
 def everything(given: Case) -> list[tuple[int, Finding]]:
-    return [each for check in report.CHECKS for each in check(given)]
+    return [each for check in doctor.CHECKS for each in check(given)]
 
 
 def test_nothing_is_wrong_with_a_healthy_ring_and_with_databases_that_no_server_has_used() -> None:
@@ -67,11 +64,11 @@ def test_nothing_is_wrong_with_a_healthy_ring_and_with_databases_that_no_server_
 def test_the_settings_the_connection_and_the_machine_are_held_against_the_list() -> None:
     odd = replace(found(1), seconds=0.9)
     even = replace(found(2), numbering=(2, 1), machine=odd.machine)
-    slow, settings, server = texts(comparison.databases(case(odd, even)))
+    slow, settings, server = texts(doctor.databases(case(odd, even)))
     assert "0.90 s to connect" in slow[1]
     assert "has auto_increment_increment=2, auto_increment_offset=1, and here belong" in settings[1]
     assert "the same server as d1" in server[1]
-    assert "the only ticket database" in notes(comparison.databases(case(found(1))))[0][1]
+    assert "the only ticket database" in notes(doctor.databases(case(found(1))))[0][1]
 
 
 def test_the_rings_records_are_held_against_list_and_settings() -> None:
@@ -85,9 +82,9 @@ def test_the_rings_records_are_held_against_list_and_settings() -> None:
         (case(found(2), found(1)), 1, "restore the order"),
         (case(found(1, changing), found(2, changing)), RING, "ticketd grow"),
     ):
-        assert any(each == offset and said in text for each, text in texts(comparison.ring(given)))
+        assert any(each == offset and said in text for each, text in texts(doctor.ring(given)))
     replaced = replace(found(2), ring=RingRow("another body"), notes={})
-    assert notes(comparison.ring(case(found(1), replaced))) == [(2, "ring: is taken into the ring")]
+    assert notes(doctor.ring(case(found(1), replaced))) == [(2, "ring: is taken into the ring")]
 
 
 def test_clocks_that_are_certainly_apart() -> None:
@@ -96,7 +93,7 @@ def test_clocks_that_are_certainly_apart() -> None:
         (1000.05, 1000.65, ["2 clock: its clock is 0.60 s ahead of this machine's"]),
         (999.4, 1000.05, ["1 clock: its clock is 0.65 s behind this machine's"]),
     ):
-        lines = texts(comparison.databases(case(replace(found(1), now=odd), replace(found(2), now=even))))
+        lines = texts(doctor.databases(case(replace(found(1), now=odd), replace(found(2), now=even))))
         assert [f"{offset} {text.removesuffix(': let NTP set both')}" for offset, text in lines] == said
 
 
@@ -104,14 +101,14 @@ def test_sequences_that_cannot_be_served_or_come_to_their_end() -> None:
     narrow = PHOTOS._replace(bits=32, ceiling=(1 << 32) - 1, position=4_000_000_000, warnings=("is on MyISAM",))
     given = case(found(1, counter=SequenceUnusable("is a view")), found(2, counter=narrow))
     used = "photos: 93 % of its ids are used up, 4000000000 of 4294967295"
-    assert [(offset, text.partition(": widen")[0]) for offset, text in texts(comparison.sequences(given))] == [
+    assert [(offset, text.partition(": widen")[0]) for offset, text in texts(doctor.sequences(given))] == [
         (1, "photos: is a view"),
         (2, "photos: is on MyISAM"),
         (RING, used),
     ]
-    assert "ends at 4294967295 here" in str(texts(comparison.sequences(case(found(1), found(2, counter=narrow)))))
+    assert "ends at 4294967295 here" in str(texts(doctor.sequences(case(found(1), found(2, counter=narrow)))))
     given.databases[0].found.counters.clear()  # type: ignore[union-attr]
-    lacking = texts(comparison.sequences(given), Severity.NOTE)
+    lacking = texts(doctor.sequences(given), Severity.NOTE)
     assert lacking == [(1, "sequences: it lacks photos, which others have: the ticket servers make them")]
 
 
@@ -125,7 +122,7 @@ def test_definitions() -> None:
         both = found(1), found(2)
         for each, definition in zip(both, (odd, even or odd), strict=True):
             each.notes[Book.DEFINITIONS] = {"photos": replace(definition, name="photos", word="w").note()}
-        lines = texts(comparison.sequences(case(*both)))
+        lines = texts(doctor.sequences(case(*both)))
         assert [part for part, (_, text) in zip(said, lines, strict=True) if part in text] == said
 
 
@@ -140,21 +137,21 @@ def with_marks(offset: int, **marks: Note) -> Examination:
 
 def test_marks_that_lack_are_a_fault_only_if_ticket_servers_run_that_should_have_copied_them() -> None:
     given = case(found(1), with_marks(2))
-    assert "photos/1, photos/2" in notes(comparison.marks(given))[0][1]
+    assert "photos/1, photos/2" in notes(doctor.marks(given))[0][1]
     older = with_marks(2, _1=Note(999, 90, "t"), _2=Note(1000, 90, "t"))
-    assert "marks photos/1:" in notes(comparison.marks(case(found(1), older)))[0][1]
+    assert "marks photos/1:" in notes(doctor.marks(case(found(1), older)))[0][1]
     later = found(1)
     later.notes[Book.HEARTBEATS] = {"one:8000": Note(5)}
     given = replace(given, databases=examined(later, with_marks(2)))
-    assert [offset for offset, _ in texts(comparison.marks(given))] == [2]
+    assert [offset for offset, _ in texts(doctor.marks(given))] == [2]
     made_meanwhile = examined(with_marks(1, _1=Note(2000, 1500, "t"), _2=Note(1000, 90, "t")), found(2))
-    assert list(comparison.marks(replace(case(found(1), found(2)), databases=made_meanwhile))) == []
+    assert list(doctor.marks(replace(case(found(1), found(2)), databases=made_meanwhile))) == []
 
 
 def test_a_counter_that_was_set_back_is_a_note() -> None:
     text = "photos: it stands at 50, though 90 was issued: the ticket servers raise it"
     given = case(found(1, counter=PHOTOS._replace(position=50)), found(2))
-    assert notes(comparison.marks(given)) == [(1, text)]
+    assert notes(doctor.marks(given)) == [(1, text)]
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -174,11 +171,11 @@ def test_only_what_is_wrong_changes_the_exit_status_and_marks_that_differ_are_lo
         rest[:] = databases
         both = Address("d1", 1, "", ""), Address("d2", 2, "", "")
         settings = Settings.model_construct(databases=both, database_timeout=0.5, increment=None)
-        assert (report.run(settings), rest) == (status, [])
+        assert (doctor.run(settings), rest) == (status, [])
         return capsys.readouterr().out.splitlines()
 
-    monkeypatch.setattr(report, "examine", examine)
-    monkeypatch.setattr(report, "AGAIN", 0.0)
+    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(doctor, "AGAIN", 0.0)
     odd = found(1)
     odd.add(Severity.NOTE, "connection", "it is not encrypted")
     odd.add(Severity.UNKNOWN, "triggers", "its user may not see them \x1b[2J")
