@@ -74,9 +74,9 @@ class FakeServer:
         """Make an empty server that has just started.
 
         clock: the server's own clock, in seconds since 1970. words: gives random words; a simulation has its own.
-        like_mysql: a draw of more than eight ids gives more than were wanted and leaves a gap. The birth of the server's
-        own tables is the second in which they were made. The start that the server tells differs by a second between
-        two calls.
+        like_mysql: a draw of more than eight ids gives more than were wanted and leaves a gap. The birth of the
+        server's own tables is the second in which they were made. The start that the server tells differs by a second
+        between two calls.
         """
         self.name = name
         self.clock = clock

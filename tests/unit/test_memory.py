@@ -7,7 +7,8 @@ import pytest
 
 from app.errors import ClockAhead, Exhausted, NoTicketDatabase
 from app.kinds.table import KINDS
-from app.service import Options, Service
+from app.service import Service
+from app.settings import Settings
 from app.tickets.definitions import Definition
 from app.tickets.memory import Memory, MemorySource
 from app.tickets.request import Shape
@@ -158,7 +159,8 @@ async def test_a_number_that_does_not_fit_is_refused() -> None:
 @pytest.mark.looptime
 async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tried_again() -> None:
     databases, clock = [FakeServer(name) for name in ("db1", "db2")], asyncio.get_running_loop().time
-    servers = [Service(databases_on(databases, 0.5), Options(name), clock=clock) for name in "abc"]
+    settings = Settings.model_construct(databases=databases)
+    servers = [Service(databases_on(databases, 0.5), settings, name, clock=clock) for name in "abc"]
     for each in servers:
         each.start()
     await asyncio.sleep(10)

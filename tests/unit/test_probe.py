@@ -10,7 +10,8 @@ import pytest
 from app.databases.record import Record
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed
-from app.service import Options, Service
+from app.service import Service
+from app.settings import Settings
 from app.tickets.floors import NUMBER
 from app.tickets.heartbeats import Said
 from app.tickets.sight import Member, Status
@@ -30,8 +31,9 @@ class TicketServer:
 
     def __init__(self, name: str, *servers: FakeServer, increment: int | None = None) -> None:
         self.jumped = 0.0
-        options = Options(name, increment=increment)
-        self.service = Service(databases_on(list(servers), 0.5), options, clock=lambda: clock() + self.jumped)
+        settings = Settings.model_construct(databases=servers, increment=increment)
+        databases = databases_on(list(servers), 0.5)
+        self.service = Service(databases, settings, name, clock=lambda: clock() + self.jumped)
         self.sight, self.probe, self.floors = self.service.sight, self.service.probe, self.service.floors
         self.end = self.service.stop
 
