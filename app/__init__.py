@@ -2,7 +2,8 @@
 
 The way of a ticket is plain calls, in this order:
 
-1. `http/fast` reads a request for a ticket, without FastAPI; `redis/connection` does so for the Redis protocol.
+1. `http/fast` and `http/cycle` read a request for a ticket, without FastAPI, or know its bytes already;
+   `redis/connection` does so for the Redis protocol. Ids that are there already are given at once.
 2. `tickets/desk` takes the request, finds the sequence, and answers what runs out of time.
 3. `tickets/issuer` gathers the requests of one turn of the event loop, and chooses a lane: a ticket database, in turn,
    or another one after a failure.

@@ -71,14 +71,16 @@ class Database:
         """How many connections are open."""
         return len(self._looking) + sum(map(len, self._of_a_life))
 
-    async def look(self, server: str, beat: Note) -> tuple[Look, str]:
+    async def look(self, server: str, beat: Note, residue: Residue | None = None) -> tuple[Look, str]:
         """Write this server's heartbeat, read what a look reads, and return it with the life of the database.
 
-        Where the life is another one than before, the other connections and the calls on them end. Where the node in
-        use fails, the others are tried in their order, each for the database timeout.
+        residue: what is drawn here; None where that is not known. A database that contradicts it is refused. Where the
+        life is another one than before, the other connections and the calls on them end. Where the node in use fails,
+        the others are tried in their order, each for the database timeout.
         """
 
         async def call(session: Session) -> tuple[Look, str]:
+            session.residue = residue
             look = await session.look(server, beat)
             return look, await find_life(session, look)
 

@@ -48,9 +48,9 @@ class Book(StrEnum):
     """The books of the notebook. The name of a row is at most 80 ASCII characters long."""
 
     MARKS = "marks"
-    """About each lane, by `sequence/offset`: limit, issued, tenure, sure."""
+    """About each lane, by `sequence/offset`: limit, issued, tenure, sure. Worker numbers and trial writes, too."""
     FLOORS = "floors"
-    """About each sequence: no offset gives an id at or below `high` any more."""
+    """About each sequence or worker number: no offset gives an id at or below `high` any more."""
     COUNTS = "counts"
     """The row `floors`: a number that rises whenever a floor was written."""
     DEFINITIONS = "definitions"

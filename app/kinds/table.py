@@ -14,7 +14,7 @@ _BITS = Parameter(64, 32, 64, (32, 53, 64))
 
 
 class Ticket(Kind):
-    """A counter, odd on one database and even on the other. Reading an id takes the ring's increment."""
+    """A counter in steps of the ring's increment, which reading an id takes, too."""
 
     name, bits, unique = "ticket", 64, "certainly"
     parameters: Mapping[str, Parameter] = {"bits": _BITS, "start": Parameter(1, 1, TICKET_LIMIT)}

@@ -1,6 +1,7 @@
 """Handing out tickets: the rules, and where each of them stands.
 
-A *lane* is one sequence on one ticket database, as one server draws it. A lane trusts what it knows only while its
+A *lane* is one sequence on one ticket database, as one server draws it; servers that draw from it side by side share
+its rows in the notebooks. A lane trusts what it knows only while its
 database's life and the ring's number are those that it was opened under. Otherwise it goes above everything that is
 known of it; and what is known of it is kept on every ticket database. A database that was restarted, restored, emptied
 or replaced has another life, so this one rule covers all of them.
@@ -13,11 +14,12 @@ server if its last look reached it and found it in the ring, and nothing has fai
 databases of the ring were in sight when it was opened. It is *unprotected* while it is not sure, or while no other
 database is in sight.
 
-1. Draw over a connection of the lane's life, one statement of a lane at a time. Drop an id that is not above the lane's
-   highest, or that comes after the lane has closed (`lane`).
-2. Issue an id at or below the limit, and only while every database was looked at not long ago. The limit rises by a
-   mark on every database in sight. A database that comes into sight ends all limits (`marks`, `lane`).
-3. Say which lanes are unprotected. A lane that can become sure closes (`lane`).
+1. Draw over a connection of the lane's life, from the counter of its birth, one statement of a lane at a time. Drop
+   what is not above the lane's highest, or comes after the lane has closed (`lane`).
+2. Issue an id at or below the limit, and only while every database was looked at not long ago, whether it answered or
+   not. The limit rises by a mark on every database in sight. A database that comes into sight ends all limits (`marks`,
+   `lane`).
+3. Say which lanes are unprotected. A lane that can become sure closes (`lane`, `sight.keeps`).
 4. Open a lane: adopt it if every row is of one tenure of this life and birth. Else raise the counter above every limit
    and floor, and replace the rows, each only if it still is what was read (`opening`).
 5. Make databases level when one comes into sight, and again three seconds later: each row takes the largest limit, and

@@ -136,7 +136,7 @@ def _forming_step(now: Situation, owns: Owns, increment: int) -> Step | None:
 
 
 def _judge(now: Situation, entry: Entry, own: Record | None, record: Record) -> Verdict:
-    """Return how a database that answers stands, by the first row of the table that fits."""
+    """Return how a database that answers stands, by the first rule here that fits."""
     body, offset, in_use = entry.body, entry.offset, record.at(entry.offset)
     drawn_at = record.offset_of(body) or (entry.row.offset if entry.row is not None else 0)
     is_in = in_use is not None and in_use.word == body

@@ -1,6 +1,6 @@
 """Growth: change the ring's increment, and which databases are in it, while ticket servers run (rule 10).
 
-The record `changing` fences every database: from then on nobody draws a new limit, because marks name the number of the
+The record `changing` fences every database: from then on no limit rises, because marks name the number of the
 record before. Then the largest limit, floor and position of each sequence becomes its floor, on every database. The
 record `drawn` with the new increment, written on the database of offset 1, decides. Until then anybody may go back, and
 after it anybody finishes; the ticket servers do either where `ticketd grow` ends too early. They also make the

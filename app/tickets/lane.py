@@ -5,7 +5,7 @@ wait, and issues what was drawn in the order of the requests. Ids drawn ahead ar
 statement; a request takes from the stock first.
 
 A lane is open while the life of its database and the era of the sight are those that it was opened under. The lane
-compares them itself, before each step and after each wait, so nobody has to close it.
+compares them itself, before each step and after each wait, so no other part has to close it.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from app.databases.record import Record, State, new_word
-from app.databases.session import Book, Look, Note, RingRow, Write
+from app.databases.session import Book, Look, Note, Residue, RingRow, Write
 from app.errors import DatabaseError, DatabaseFailed, OtherLife
 from app.tickets.agreement import agree
 from app.tickets.everywhere import PACKET
@@ -160,7 +160,10 @@ class Probe:
 
     async def _found(self, member: Member) -> tuple[Look, str]:
         """Look; where this is cancelled, end with the look, so that no heartbeat comes after it was removed."""
-        look = asyncio.ensure_future(member.database.look(self._name, self._beat()))
+        record, residue = self._sight.record, None
+        if record is not None and member.offset <= record.increment:
+            residue = Residue(member.offset, record.increment)
+        look = asyncio.ensure_future(member.database.look(self._name, self._beat(), residue))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
@@ -170,6 +173,7 @@ class Probe:
     def _beat(self) -> Note:
         """Return this server's heartbeat."""
         self._looks += 1
+        # Longer than this server issues ids without a look, see `Sight.move`.
         silence = 5 * self._sight.interval + 2 * self._sight.timeout
         said = Said(silence, self._uses(), self._increment, self._floors.number, self._grow)
         return Note(high=self._looks, tenure=self.word, text=said.dump())

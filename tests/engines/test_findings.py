@@ -12,6 +12,7 @@ from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database, parse_list
 from app.databases.postgresql.session import connect
 from app.databases.postgresql.url import parse
+from app.databases.session import Note, Residue
 from app.doctor import run as examine
 from app.errors import DatabaseRefused
 from app.service import Service
@@ -116,6 +117,23 @@ def test_what_is_wrong_with_a_mysql_server(engine: Engine, own_server: OwnServer
     expected = [*FAULTS.values(), "auto_increment_increment=3, auto_increment_offset=2, and here belong"]
     assert [part for part in expected if part not in "\n".join(lines)] == []
     assert (status, len(wrong(lines))) == (1, len(expected) - 1)  # an old table is no fault
+
+
+@MYSQL
+async def test_a_look_refuses_a_server_that_was_restarted_with_another_offset(
+    engine: Engine, own_server: OwnServer
+) -> None:
+    server = own_server(engine, offset=1, increment=2)
+    (address,) = parse_list(server.create_database("tickets"), None)
+    database = open_database(address, 20.0)
+    try:
+        await database.look("test:1", Note())
+        await database.look("test:1", Note(), Residue(1, 2))
+        with pytest.raises(DatabaseRefused, match="has auto_increment_offset=1, expected 2"):
+            await database.look("test:1", Note(), Residue(2, 2))
+        await database.look("test:1", Note(), Residue(2, 3))  # each session sets its own increment
+    finally:
+        await database.close()
 
 
 @MYSQL
