@@ -132,8 +132,9 @@ def test_a_row_survives_the_notebook_and_damage_is_told() -> None:
 
 async def test_a_missing_counter_is_made_above_all_that_is_known(bench: Bench) -> None:
     bench.servers[0].add("Photos", 32, 100)
-    for floor, position in ((0, 100), (500, 500)):
+    for floor, mark, position in ((0, 0, 100), (500, 0, 500), (500, 900, 900)):
         bench.floors.remember("photos", floor)
+        bench.servers[0].data.notes[Book.MARKS]["photos/2"] = Note(mark)
         entry = await bench.catalog.find("photos")
         counter = await bench.catalog.counter(entry, bench.members[1])
         assert (counter.name, counter.bits, counter.position) == ("Photos", 32, position)

@@ -97,6 +97,14 @@ async def test_a_counter_that_was_set_back_repeats_nothing(bench: Bench) -> None
     assert await bench.take(lane) > 99
 
 
+async def test_a_lane_that_has_drawn_nothing_repeats_nothing_of_a_table_made_anew(bench: Bench) -> None:
+    idle, other = bench.lane(1), bench.lane(1)
+    idle._take_up(await bench.opener.open(idle.spec, 0))
+    given = await bench.take(other, 50, Shape.LIST)
+    bench.servers[0].truncate("photos")
+    assert await bench.take(idle) > given[-1]
+
+
 async def test_more_ids_than_are_left_are_exhausted_while_single_ones_go_on_to_the_last() -> None:
     end = (1 << 32) - 1
     bench = await make_bench(bits=32, last=end - 10)
