@@ -8,7 +8,7 @@ from typing import Self
 import pytest
 
 from app.databases.record import Record
-from app.databases.session import Book, Note
+from app.databases.session import Book, Look, Note, Residue
 from app.errors import DatabaseFailed
 from app.service import Service
 from app.settings import Settings
@@ -17,6 +17,7 @@ from app.tickets.heartbeats import Said
 from app.tickets.sight import Member, Status
 from tests.contract.http_bench import databases_on
 from tests.fakes.server import FakeServer
+from tests.fakes.session import FakeSession
 
 pytestmark = pytest.mark.looptime
 LOST = DatabaseFailed("did not answer in time")
@@ -90,6 +91,20 @@ def beats(database: FakeServer) -> dict[str, Note]:
 
 
 # --- what is in sight -------------------------------------------------------------------------------------------------
+
+
+async def test_looks_name_what_is_drawn_so_that_a_server_with_another_offset_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look, named = FakeSession.look, set[Residue | None]()
+
+    async def noted(session: FakeSession, server: str, beat: Note) -> Look:
+        named.add(session.residue)
+        return await look(session, server, beat)
+
+    monkeypatch.setattr(FakeSession, "look", noted)
+    async with TicketServer("a", FakeServer("db1"), FakeServer("db2")) as server:
+        await server.until(lambda: named == {None, Residue(1, 2), Residue(2, 2)})
 
 
 async def test_a_look_that_began_before_a_failure_does_not_bring_the_database_back() -> None:
