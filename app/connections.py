@@ -1,4 +1,4 @@
-"""What the doors count, whatever protocol they speak, and how many clients may be connected."""
+"""Counts the doors' requests and connections, whatever protocol they speak, and limits the connections."""
 
 import contextlib
 import logging

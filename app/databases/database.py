@@ -59,7 +59,7 @@ class Database:
         """The node that is tried next, and the one that answered the last look."""
         self._connect, self._timeout = connect, timeout
         self._residue = Residue(1, 1)
-        # What looks finds its life with each look.
+        # A session that looks finds the life with each look.
         self._looking = Connections(lambda: connect(self._nodes[self._place], None, timeout), 1, timeout)
         self._drawing = Connections(lambda: self._open(self._residue), MOST_DRAWING, timeout)
         self._keeping = Connections(lambda: self._open(None), MOST, timeout)

@@ -1,10 +1,10 @@
 """Handing out tickets: the rules, and where each of them stands.
 
 A *lane* is one sequence on one ticket database, as one server draws it; servers that draw from it side by side share
-its rows in the notebooks. A lane trusts what it knows only while its
-database's life and the ring's number are those that it was opened under. Otherwise it goes above everything that is
-known of it; and what is known of it is kept on every ticket database. A database that was restarted, restored, emptied
-or replaced has another life, so this one rule covers all of them.
+its rows in the notebooks. A lane trusts what it knows only while its database's life and the ring's number are those
+that it was opened under. Otherwise it goes above everything that is known of it; and what is known of it is kept on
+every ticket database. A database that was restarted, restored, emptied or replaced has another life, so this one rule
+covers all of them.
 
 Words: the *life* of a database changes whenever its data may have gone back unseen. The *birth* of a counter changes
 when its table is made anew. A *tenure* is a life, a birth and a random word: what a lane was opened under. A *limit* is

@@ -65,10 +65,11 @@ class Issuer:
     def ready(self) -> int | None:
         """See Source.ready: from the stock of a lane, in turn."""
         if self._has_reserve and not self._gathered:
-            for lane in self._in_turn():
-                issued = lane.ready()
+            lanes, turn = self.lanes, self._turn
+            for place in range(turn - len(lanes), turn):
+                issued = lanes[place].ready()
                 if issued is not None:
-                    self._turn = (self._turn + 1) % len(self.lanes)
+                    self._turn = (turn + 1) % len(lanes)
                     return issued
         return None
 

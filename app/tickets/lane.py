@@ -176,7 +176,7 @@ class Lane:
         opened = self._opened
         return (
             opened is not None
-            and self._sight.keeps(self.member, life=opened.life, era=opened.era, sure=opened.sure)
+            and self._sight.keeps(self.member, opened.life, opened.era, opened.sure)
             and self._floors.known.get(self._key, 0) < (self.stock.first or self.highest + 1)
         )
 

@@ -174,7 +174,7 @@ class WorkerNumber(Holder):
     def _open(self) -> Lease | None:
         """Return the lease while it is open."""
         lease = self.lease
-        if lease is None or not self._sight.keeps(lease.member, life=lease.life, era=lease.era, sure=lease.sure):
+        if lease is None or not self._sight.keeps(lease.member, lease.life, lease.era, lease.sure):
             return None
         return lease
 

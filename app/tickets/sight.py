@@ -193,9 +193,9 @@ class Sight:
         """
         return self.clock() <= self.fresh_until
 
-    def keeps(self, member: Member, *, life: str, era: int, sure: bool) -> bool:
-        """Whether a lane or a lease may go on as it was opened on this member. One that can become sure may not."""
-        return era == self.era and member.life in {None, life} and (sure or not self.whole)
+    def keeps(self, member: Member, life: str, era: int, sure: bool) -> bool:
+        """Tell whether a lane or a lease goes on as it was opened on this member; one that can become sure does not."""
+        return era == self.era and (member.life is None or member.life == life) and (sure or not self.whole)
 
     def alone(self, member: Member) -> bool:
         """Whether no other database than this one is in sight."""
