@@ -7,8 +7,10 @@ connection is dropped after any exception, which includes the deadline of its ca
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.databases.session import Session
@@ -29,6 +31,19 @@ LONGEST_IDLE = 30.0
 """Seconds. A connection that was idle for longer is not used again: servers and firewalls end idle connections."""
 
 
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """One session. since: when it became idle. deadline: of its call. Times are by the loop's clock.
+
+    ended: why the connection was ended, as the call on it has to know.
+    """
+
+    session: Session
+    since: float = 0.0
+    deadline: float = math.inf
+    ended: DatabaseFailed | None = None
+
+
 class Connections:
     """At most `most` connections, and the calls that wait for them in the order in which they came."""
 
@@ -43,11 +58,12 @@ class Connections:
         self._timeout = timeout
         self._life = ""
         """The life that was found last. Every connection belongs to it, unless no life was found yet."""
-        self._idle: dict[Session, float] = {}
-        """Since when each of these connections is idle, by the loop's clock."""
-        self._busy: dict[Session, DatabaseFailed | None] = {}
-        """The connections that a call has, and why each was ended meanwhile; None where it was not."""
-        self._waiting: deque[asyncio.Future[Session]] = deque()
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._waiting: deque[asyncio.Future[_Connection]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_deadline = math.inf
+        """When the timer fires: no later than the first deadline of a call. A timer for each call would cost more."""
         self._batches: dict[Hashable, tuple[list[Any], asyncio.Task[Any]]] = {}
         """By key and life: the items that wait for a connection together, and the task that sends them."""
         self._opening: asyncio.Task[None] | None = None
@@ -56,33 +72,34 @@ class Connections:
     def __len__(self) -> int:
         return len(self._idle) + len(self._busy)
 
-    async def run(self, call: Call[Result], life: str | None, seconds: float | None = None) -> Result:
-        """Run a call on one connection, and return its result.
+    async def run(
+        self, call: Callable[..., Awaitable[Result]], life: str | None, seconds: float | None = None, *items: Any
+    ) -> Result:
+        """Run `call(session, *items)` on one connection, and return its result.
 
         life: the life that the call is meant for, None for any. seconds: that it may take; None: the database timeout.
         Raises the errors of the call, and what `Database` says of every method.
         """
         if life is not None and self._life not in ("", life):
             raise OtherLife()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (seconds or self._timeout)
-        session = self._rested() or await self._wait(deadline)
-        # asyncio.timeout would take a tenth of the time of a draw
-        timer = loop.call_at(deadline, lambda: self._end(session, self._no_answer()))
+        now = asyncio.get_running_loop().time()
+        deadline = now + (seconds or self._timeout)
+        connection = self._rested(now) or await self._wait(deadline)
+        connection.deadline = deadline
+        if deadline < self._next_deadline:
+            self._watch(deadline)
         try:
-            if self._busy[session] is not None or life not in (None, session.life):
+            if connection.ended is not None or life not in (None, connection.session.life):
                 raise OtherLife()
-            result = await call(session)
-            if self._busy[session] is not None:
+            result = await call(connection.session, *items)
+            if connection.ended is not None:
                 raise OtherLife()  # an answer that came as the connection was ended does not count
         except BaseException as error:
-            reason = self._drop(session)
+            self._drop(connection)
             if isinstance(error, Exception):
-                raise reason or self._translated(error) from error.__cause__
+                raise connection.ended or self._translated(error) from error.__cause__
             raise
-        finally:
-            timer.cancel()
-        self._release(session)
+        self._release(connection)
         return result
 
     async def share(
@@ -95,7 +112,7 @@ class Connections:
         calls does not end when one of them is cancelled. Raises what `run` raises.
         """
         if self._idle:
-            return await self.run(lambda session: send(session, items), life), 0
+            return await self.run(send, life, None, items), 0
         at = key, life
         if at not in self._batches or len(self._batches[at][0]) + len(items) > MOST_SHARED:
             self._begin(at, send, life)
@@ -107,13 +124,14 @@ class Connections:
     def follow(self, life: str) -> None:
         """Note the life that was found last. The connections of other lives end, and the calls on them fail."""
         self._life = life
-        for session in [each for each in (*self._idle, *self._busy) if each.life != life]:
-            self._end(session, OtherLife())
+        for connection in (*self._idle, *self._busy):
+            if connection.session.life != life:
+                self._end(connection, OtherLife())
 
     def end(self, reason: DatabaseFailed) -> None:
         """End all connections, those that are being opened too; the calls that use or want one fail for this reason."""
-        for session in (*self._idle, *self._busy):
-            self._end(session, reason)
+        for connection in (*self._idle, *self._busy):
+            self._end(connection, reason)
         self._fail(reason)
         if self._opening is not None:
             self._opening.cancel()
@@ -132,19 +150,19 @@ class Connections:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def _rested(self) -> Session | None:
+    def _rested(self, now: float) -> _Connection | None:
         """Take an idle connection, if there is one."""
         while self._idle:
-            session, since = self._idle.popitem()
-            if asyncio.get_running_loop().time() - since <= LONGEST_IDLE:
-                self._busy[session] = None
-                return session
-            session.abort()
+            connection = self._idle.pop()
+            if now - connection.since <= LONGEST_IDLE:
+                self._busy.add(connection)
+                return connection
+            connection.session.abort()
         return None
 
-    async def _wait(self, deadline: float) -> Session:
+    async def _wait(self, deadline: float) -> _Connection:
         """Wait for a connection, and have one opened if there is room. Raises DatabaseError."""
-        future: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[_Connection] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._open_more()
         try:
@@ -175,31 +193,51 @@ class Connections:
     def _no_answer(self) -> NoAnswer:
         return NoAnswer(f"did not answer within {self._timeout:g} s")
 
-    def _end(self, session: Session, reason: DatabaseFailed) -> None:
+    def _watch(self, deadline: float) -> None:
+        """Let the timer fire at this deadline, and no later at the next ones."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_deadline = deadline
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._end_late)
+
+    def _end_late(self) -> None:
+        """End the connections whose calls have come to their deadline."""
+        now = asyncio.get_running_loop().time()
+        self._timer, self._next_deadline = None, math.inf
+        for connection in [each for each in self._busy if each.deadline <= now]:
+            self._end(connection, self._no_answer())
+        deadline = min((each.deadline for each in self._busy if each.ended is None), default=math.inf)
+        if deadline < math.inf:
+            self._watch(deadline)
+
+    def _end(self, connection: _Connection, reason: DatabaseFailed) -> None:
         """End a connection. The call that has it fails for this reason."""
-        if self._idle.pop(session, None) is None:
-            self._busy[session] = self._busy[session] or reason
-        session.abort()
+        if connection in self._busy:
+            connection.ended = connection.ended or reason
+        else:
+            self._idle.remove(connection)
+        connection.session.abort()
 
-    def _drop(self, session: Session) -> DatabaseFailed | None:
-        """End the connection that a call had, and return why it was ended before."""
-        session.abort()
-        reason = self._busy.pop(session)
+    def _drop(self, connection: _Connection) -> None:
+        """End the connection that a call had."""
+        connection.session.abort()
+        self._busy.remove(connection)
         self._open_more()
-        return reason
 
-    def _release(self, session: Session) -> None:
+    def _release(self, connection: _Connection) -> None:
         """Hand a connection to the call that has waited longest."""
-        if self._busy[session] is not None:
-            self._drop(session)
+        if connection.ended is not None:
+            self._drop(connection)
             return
+        connection.deadline = math.inf
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_result(session)
+                future.set_result(connection)
                 return
-        del self._busy[session]
-        self._idle[session] = asyncio.get_running_loop().time()
+        self._busy.remove(connection)
+        connection.since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -214,9 +252,9 @@ class Connections:
         """Open a connection. Where that fails, the calls go on waiting if another connection may still serve them."""
         try:
             async with asyncio.timeout(self._timeout):
-                session = await self._connect()
-            self._busy[session] = None
-            self._release(session)
+                connection = _Connection(await self._connect())
+            self._busy.add(connection)
+            self._release(connection)
         except Exception as failure:
             error = self._translated(failure)
             self._patience = asyncio.get_running_loop().time() + PATIENCE

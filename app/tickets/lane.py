@@ -63,7 +63,7 @@ class Lane:
         self._opened: Opened | None = None
         self.stock = Stock(1)
         self.highest = self._remembered = self.given = self.together = 0
-        self._limit = self._generation = self._low = 0
+        self._limit = self._half = self._generation = self._low = 0
         self._wants_refill = self._near_end = False
 
     def __repr__(self) -> str:
@@ -153,7 +153,8 @@ class Lane:
 
     async def _serve(self) -> None:
         """Make one step towards serving the first request that waits, or towards a full reserve."""
-        self._drop_old()
+        if self.stock.size:
+            self._drop_old()
         while self.waiting and self.waiting[0].is_over:
             self.waiting.popleft()
         if not (self.waiting or self._wants_refill):
@@ -192,9 +193,9 @@ class Lane:
         """Go on with what the opener found."""
         if (record := self._sight.record) is None or opened.era != self._sight.era:
             return
-        self._opened, self.stock, self._limit = opened, Stock(record.increment), opened.limit
+        self._opened, self.stock = opened, Stock(record.increment)
         self.highest = self.stock.last = opened.highest
-        self._generation = opened.generation
+        self._set_limit(opened.limit, opened.generation)
         if opened.limit and opened.sure:
             self._mark()  # the first mark says that the lane is sure
 
@@ -219,7 +220,7 @@ class Lane:
         served = before - stock.size
         self._note(served)
         self.together = clients
-        if limit and self.highest + self._step_ahead() // 2 > limit:
+        if limit and self.highest > self._half:
             self._mark()
         return served > 0
 
@@ -315,9 +316,9 @@ class Lane:
         """The largest id that may be issued; 0 once a database has come into sight since the limit was set."""
         return self._limit if self._generation == self._sight.generation else 0
 
-    def _step_ahead(self) -> int:
-        """How far ahead of the highest id drawn the limit is set, in numbers."""
-        return self.spec.pace.step(self._rate.per_second, self._left(), self.stock.step)
+    def _set_limit(self, limit: int, generation: int) -> None:
+        self._limit, self._generation = limit, generation
+        self._half = (self.highest + limit) // 2
 
     def _mark(self) -> asyncio.Task[None]:
         """Raise the limit, unless that is under way already; return the task that does it."""
@@ -331,7 +332,8 @@ class Lane:
         await sight.confirmed()
         if opened is None or self._opened is not opened or not self._is_open():
             return
-        limit = min(self.highest + self._step_ahead(), opened.counter.ceiling)
+        step = self.spec.pace.step(self._rate.per_second, self._left(), self.stock.step)
+        limit = min(self.highest + step, opened.counter.ceiling)
         generation, mark = sight.generation, Mark(self.spec.row, opened.tenure, limit, self.stock.last, opened.sure)
         try:
             outcome = await mark_everywhere(sight, self.member, mark, opened.era)
@@ -340,7 +342,7 @@ class Lane:
         if self._opened is not opened:
             pass
         elif outcome is Outcome.STANDS:
-            self._limit, self._generation = limit, generation
+            self._set_limit(limit, generation)
         elif outcome is Outcome.LOST:
             self.member.counts.gaps["no mark"] += self.stock.drop_above(self._limit_now)
         elif outcome is Outcome.REFUSED:
