@@ -253,6 +253,8 @@ class Lane:
         else:
             first = [request for request in list(self.waiting)[:1] if request.count > 1]
             self._hand_back(first or list(self.waiting), error)
+            if not first:
+                self.close()  # the next request reads the counter anew, whose end may have been put further up
 
     def _hand_back(self, requests: Sequence[Request], error: TicketError) -> None:
         for _ in requests:
