@@ -1,11 +1,14 @@
-"""Which right a request needs, its token, what a browser does for another site, and what an Accept header prefers."""
+"""What a request may do and prefers, and which error has which status and code."""
 
+import json
 from base64 import b64encode
 
+from app import errors
 from app.access import Right
 from app.http.access import is_cross_site, names_this_machine, right_of, token_of
 from app.http.cycle import prefers_text
-from app.http.models import ANSWERS, DecodeQuery, NewSequence
+from app.http.models import ANSWERS, CODES, DecodeQuery, NewSequence
+from app.http.problems import TABLE, problem, problem_of
 from app.kinds.table import DECODE_PARAMETERS, KINDS
 from app.tickets.request import largest_block
 
@@ -44,6 +47,14 @@ AS_JSON = (
     *("text/html, application/*;q=0.8, text/plain;q=0.7", "x" * 1020 + ",text/plain"),
 )
 
+ERRORS = {
+    "unauthenticated": 401, "forbidden": 403, "cross-site": 403, "internal": 500, "no-such-sequence": 404,
+    "conflict": 409, "above-ceiling": 409, "force-required": 409, "exhausted": 410, "invalid": 422, "no-database": 503,
+    "out-of-time": 503, "draining": 503, "clock-ahead": 503, "unverified": 503, "not-confirmed": 503, "growing": 503,
+    "too-many-connections": 503,
+}  # fmt: skip
+"""The contract's table of errors, without what is wrong with HTTP itself."""
+
 
 def test_the_right_that_a_request_needs_and_the_token_of_a_header() -> None:
     for right, requests in RIGHTS.items():
@@ -77,3 +88,18 @@ def test_the_models_have_the_parameters_of_every_kind() -> None:
     parameters = {name for kind in KINDS.values() for name in kind.parameters}
     assert NewSequence.model_fields.keys() == {"kind", *parameters}
     assert parameters - {"start"} <= ANSWERS["Sequence"]["properties"].keys()
+
+
+def test_the_table_is_the_contracts_and_has_each_error_that_a_client_may_be_told() -> None:
+    assert {code: status for status, code in TABLE.values()} == ERRORS
+    assert set(CODES) == {*ERRORS, "bad-request", "not-found", "method-not-allowed"}
+    ours = {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.TicketError)}
+    assert ours - set(TABLE) == {errors.TicketError, errors.SettingsError}
+
+
+def test_a_detail_has_no_address_and_what_a_client_sent_is_cut_and_can_always_be_written() -> None:
+    told = problem_of(errors.NoAnswer("10.0.0.1 did not answer"))
+    assert (told.code, told.detail) == ("no-database", "the ticket databases cannot do this now")
+    assert problem_of(errors.SettingsError("TICKETS_PORT")).detail == str(errors.Defect())
+    cut = json.loads(problem(422, "invalid", "\ud800é" + "x" * 1000).body())
+    assert cut["detail"] == "\ud800é" + "x" * 498 + "…"
