@@ -11,7 +11,7 @@ import pytest
 from testcontainers.compose import DockerCompose
 
 from app.version import VERSION
-from tests.deploy.files import ROOT
+from tests.documents.pages import ROOT
 from tests.load import Load
 from tests.servers_processes import free_port, wait_until
 
