@@ -108,9 +108,6 @@ async def test_who_watches_sees_path_status_and_trace_but_no_token(fast: Bench, 
     assert USER not in repr(seen)
 
 
-# --- known requests ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_request_that_is_known_needs_no_parser_whatever_its_traceparent(fast: Bench, client: Client) -> None:
     assert [(await client.ask(PHOTOS))[2]["id"] for _ in range(3)] == [1, 2, 3]
     (protocol,) = fast.protocols

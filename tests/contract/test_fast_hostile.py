@@ -26,9 +26,6 @@ async def refused(fast: Bench, client: Client, status: int) -> None:
     assert fast.desk.taken == taken
 
 
-# --- order ------------------------------------------------------------------------------------------------------------
-
-
 async def test_while_a_ticket_is_drawn_nothing_else_of_its_connection_is(fast: Bench, client: Client) -> None:
     assert (await client.ask(PHOTOS))[2]["id"] == 1
     (protocol,) = fast.protocols
@@ -71,9 +68,6 @@ async def test_requests_are_told_apart_however_their_bytes_are_cut(fast: Bench, 
     assert [each.get("id") or each["size"] for each in told] == [1, len(body), 2, len(body), len(body), 3]
 
 
-# --- what is no HTTP, or too large ------------------------------------------------------------------------------------
-
-
 HEADS = b"GET /ticket/", b"GET / HTTP/1.1\r\nX: ", b"X-No: ", b"GET / HTTP/1.1\r\n"
 
 
@@ -109,9 +103,6 @@ async def test_what_is_no_http_is_answered_behind_what_came_before(fast: Bench, 
     assert (await client.answer())[2]["id"] == 2
     await refused(fast, client, 400)
     assert fast.desk.taken == 2
-
-
-# --- clients that are slow, do not read, or leave ---------------------------------------------------------------------
 
 
 async def test_a_request_that_does_not_end_ends_the_connection(fast: Bench) -> None:
@@ -171,9 +162,6 @@ async def test_nothing_is_served_while_the_client_does_not_read(fast: Bench, cli
     assert fast.desk.held == []  # the second stays in its queue
     fast.http.sweep(monotonic() + 11)
     await until(lambda: not fast.protocols)
-
-
-# --- ends of connections ----------------------------------------------------------------------------------------------
 
 
 async def test_a_client_may_ask_for_the_end_and_http_1_0_has_it(fast: Bench) -> None:

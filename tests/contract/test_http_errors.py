@@ -97,8 +97,6 @@ async def test_a_large_body_is_refused_also_where_its_length_is_not_said(http: B
     problem(await http.call("PUT", "/sequence/a", content=pieces(), headers=as_json), 413, "bad-request")
 
 
-# --- tokens ----------------------------------------------------------------------------------------------------------
-
 READING = (
     *("/", "/static/status.css", "/static/status.js", "/metrics", "/docs", "/openapi.json", "/no-such-page"),
     *("/sequence", "/sequence/photos", "/decode/photos/1"),

@@ -27,9 +27,6 @@ async def samples(http: Bench) -> list[str]:
     return (await http.get("/metrics")).text.splitlines()
 
 
-# --- health -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pair_of_nothing(http: Bench) -> None:
     assert {database for _, database, _ in await warned(http)} == {"db1:3306", "db2:3306"}
     assert all("before this warning ends" in reason for *_, reason in await warned(http))
@@ -92,9 +89,6 @@ async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of(http
     assert any("more warnings about sequences are not listed" in reason for *_, reason in found)
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
-
-
 async def test_prometheus_reads_metrics_and_readyz_and_a_server_that_drains_is_not_ready(http: Bench) -> None:
     for path in ("/metrics", "/readyz"):
         answer = await http.get(path, headers=PROMETHEUS)
@@ -153,9 +147,6 @@ async def test_what_is_asked_is_seen(http: Bench) -> None:
     assert (drawn.status, drawn.client, drawn.traceparent) == ("200", "127.0.0.1", parent)
     assert (denied.what, denied.sequence, denied.status) == ("GET /sequence", None, "401")
     assert USER not in repr(http.seen)
-
-
-# --- HEAD and the description -----------------------------------------------------------------------------------------
 
 
 async def test_head_answers_as_get_without_a_body(http: Bench) -> None:

@@ -55,9 +55,6 @@ def test_tokens_are_any_utf_8_and_bytes_that_are_none_are_not_known() -> None:
     assert may(access, "\ud800") == ""
 
 
-# --- the files of the tokens ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.looptime
 async def test_a_file_that_changes_is_read_and_one_that_cannot_be_used_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -44,9 +44,6 @@ def ticketd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return run
 
 
-# --- on a ticket server -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[TicketServer]:
     """A server on its embedded pair, with tokens."""
@@ -116,9 +113,6 @@ def test_tokens(asking: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.delenv("TICKETD_TOKEN_FILE")
     status, _, err = asking("take", "photos")
     assert (status, "401: " in err, "--token-file FILE" in err) == (1, True, True)
-
-
-# --- on something else ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
