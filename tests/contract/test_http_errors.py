@@ -27,9 +27,8 @@ async def frozen(http: Bench) -> None:
 
 
 async def used_up(http: Bench, left: int = 0) -> None:
-    await http.make("last", bits=32)
     for server in http.servers:
-        server.set_last("last", 2**32 - 1 - left)
+        server.add("last", 32, 2**32 - 1 - left)
 
 
 async def clock_ahead(http: Bench) -> None:
@@ -101,10 +100,7 @@ READING = (
     *("/", "/static/status.css", "/static/status.js", "/metrics", "/docs", "/openapi.json", "/no-such-page"),
     *("/sequence", "/sequence/photos", "/decode/photos/1"),
 )
-CHANGES: list[tuple[str, str, dict[str, int]]] = [
-    ("PUT", "/sequence/photos", {}),
-    ("POST", "/sequence/photos/bump", {"above": 1}),
-]
+CHANGES: list[tuple[str, str, Any]] = [("PUT", "/sequence/photos", {}), ("POST", "/sequence/photos/bump", {"above": 1})]
 BASIC = {"authorization": "Basic " + b64encode(f"me:{USER}".encode()).decode()}
 
 
@@ -120,7 +116,8 @@ async def test_where_tokens_are_set_each_request_needs_one_that_may(http: Bench)
         for token in (USER, ADMIN):
             assert (await http.get(path, token=token)).status_code == (404 if path == "/no-such-page" else 200)
     for method, path, body in CHANGES:
-        problem(await http.call(method, path, content=b"{"), 401, "unauthenticated")
+        for token in (None, "wrong-token-of-tests"):
+            problem(await http.call(method, path, content=b"{", token=token), 401, "unauthenticated")
         problem(await http.call(method, path, json=body, token=USER), 403, "forbidden")
         assert (await http.call(method, path, json=body, token=ADMIN)).status_code == 200
     asked = (await http.get("/docs")).headers["www-authenticate"]  # a browser logs in, for reading only
