@@ -16,13 +16,11 @@ from tests.contract.redis_bench import Bench, Raw, running
     "data",
     [
         b"*513\r\n",
-        b"*1000000000\r\n",
         b"*2\r\n$4\r\nINCR\r\n$1000000000\r\n",
         b"*2\r\n$4\r\nINCR\r\n$5\r\nphotos\r\n",
         b"*1\r\n$4097\r\n",
         b"*2\r\n$4000\r\n%b\r\n$99\r\n" % (b"x" * 4_000),
         b"*1\r\n" * 1_000,
-        b"*1\r\n*1\r\n*1\r\n$4\r\nPING\r\n",
         b"*-1x\r\n",
         b"*1\r\n$-5\r\n",
         b"x" * 10_000,

@@ -164,13 +164,6 @@ def test_no_unknown_name_is_passed_over(rest: str) -> None:
 
 
 def test_the_names_of_others_are_passed_over() -> None:
-    others = {
-        "TICKETS_SERVICE_HOST": "10.0.0.1",
-        "TICKETS_SERVICE_PORT_HTTP": "8000",
-        "TICKETS_PORT_8000_TCP_ADDR": "10.0.0.1",
-        "TICKETS_MYSQL_PORT": "tcp://10.0.0.1:3306",
-        "TICKET_PORT": "udp://10.0.0.1:53",
-        "TICKETS_DEPLOY_FRONT": ":6380",
-        "TICKETD_URL": "x",
-    }
-    assert load(others, {}).is_embedded
+    others = "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8000_TCP_ADDR", "DEPLOY_FRONT"
+    services = {"TICKETS_MYSQL_PORT": "tcp://10.0.0.1:3306", "TICKET_PORT": "udp://10.0.0.1:53", "TICKETD_URL": "x"}
+    assert load({f"TICKETS_{name}": "10.0.0.1" for name in others} | services, {}).is_embedded

@@ -28,22 +28,6 @@ class Ran(NamedTuple):
 Commands = Callable[..., Ran]
 
 
-@pytest.fixture
-def ticketd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
-    """Run a command in this process, with the admin token."""
-    (tmp_path / "token").write_text(ADMIN + "\n")
-    monkeypatch.setenv("TICKETD_TOKEN_FILE", str(tmp_path / "token"))
-    monkeypatch.setattr(remote, "SECONDS", 60.0)  # a busy machine may take long for an answer
-
-    def run(*arguments: str) -> Ran:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        return Ran(int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[TicketServer]:
     """A server on its embedded pair, with tokens."""
@@ -52,66 +36,77 @@ def server() -> Iterator[TicketServer]:
 
 
 @pytest.fixture
-def asking(server: TicketServer, ticketd: Commands, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """Run a command that a variable leads to the server."""
+def ticketd(
+    server: TicketServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Commands:
+    """Run a command in this process, which variables lead to the server, with its admin token."""
+    (tmp_path / "token").write_text(ADMIN + "\n")
+    monkeypatch.setenv("TICKETD_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("TICKETD_URL", server.url)
-    return ticketd
+    monkeypatch.setattr(remote, "SECONDS", 60.0)  # a busy machine may take long for an answer
+
+    def run(*arguments: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        return Ran(int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
 
 
-def test_take_prints_tickets_one_a_line(asking: Commands) -> None:
-    assert asking("create", "hex", "--kind", "uuid7").status == 0
+def test_take_prints_tickets_one_a_line(ticketd: Commands) -> None:
+    assert ticketd("create", "hex", "--kind", "uuid7").status == 0
     for name, count in (("photos", 2345), ("hex", 1500)):
-        status, out, err = asking("take", name, "-n", str(count))
+        status, out, err = ticketd("take", name, "-n", str(count))
         assert (status, err, len(set(out.splitlines()))) == (0, "", count)
-    assert asking("create", "last", "--bits", "32", "--start", str(2**32 - 5000)).status == 0
-    status, out, err = asking("take", "last", "-n", "6000")  # what it has printed before it fails is valid
+    assert ticketd("create", "last", "--bits", "32", "--start", str(2**32 - 5000)).status == 0
+    status, out, err = ticketd("take", "last", "-n", "6000")  # what it has printed before it fails is valid
     assert (status, "410: " in err) == (1, True)
     assert 1000 <= out.count("\n") == len(set(out.splitlines())) <= 5000
 
 
-def test_create_list_and_show(asking: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_list_and_show(ticketd: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     for said in ("made", "exists already"):
-        status, out, _ = asking("create", "albums", "--bits", "53", "--start", "1000")
+        status, out, _ = ticketd("create", "albums", "--bits", "53", "--start", "1000")
         assert (status, out.partition("\n")[0]) == (0, f"albums: {said}")
-    status, out, err = asking("create", "albums", "--bits", "32")
+    status, out, err = ticketd("create", "albums", "--bits", "32")
     assert (status, out, "409: " in err) == (1, "", True)
     for command in ("create", "show"):
-        assert json.loads(asking(command, "albums", "--json").out)["bits"] == 53
+        assert json.loads(ticketd(command, "albums", "--json").out)["bits"] == 53
 
-    lines = [line.split()[:3] for line in asking("list", "ALBUM").out.splitlines()]
+    lines = [line.split()[:3] for line in ticketd("list", "ALBUM").out.splitlines()]
     assert lines == [["SEQUENCE", "KIND", "BITS"], ["albums", "ticket", "53"]]
-    assert [each["sequence"] for each in json.loads(asking("list", "albums", "--json").out)["sequences"]] == ["albums"]
-    every = asking("list").out
+    assert [each["sequence"] for each in json.loads(ticketd("list", "albums", "--json").out)["sequences"]] == ["albums"]
+    every = ticketd("list").out
     monkeypatch.setattr(remote, "MOST", 2)
-    assert asking("list").out == every
+    assert ticketd("list").out == every
     assert every.count("\n") > 4
 
-    first, *more = asking("show", "Albums").out.splitlines()
+    first, *more = ticketd("show", "Albums").out.splitlines()
     assert first == "albums"
     assert {"  bits: 53", "  exhausted: no"} <= set(more)
     assert [line.split()[0] for line in more[-2:]] == ["odd.sqlite3", "even.sqlite3"]
-    assert asking("show", "nowhere").status == 1
+    assert ticketd("show", "nowhere").status == 1
 
 
-def test_bump_is_forced_near_the_end(asking: Commands) -> None:
+def test_bump_is_forced_near_the_end(ticketd: Commands) -> None:
     end = str(2**63 - 1000)
-    refused = asking("bump", "groups", "--above", end)
+    refused = ticketd("bump", "groups", "--above", end)
     assert (refused.status, "409: " in refused.err) == (1, True)
-    assert asking("bump", "groups", "--above", end, "--force").status == 0
-    assert int(asking("take", "groups").out) > 2**63 - 1000
+    assert ticketd("bump", "groups", "--above", end, "--force").status == 0
+    assert int(ticketd("take", "groups").out) > 2**63 - 1000
 
 
-def test_tokens(asking: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tokens(ticketd: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for token, command, status, said in (
         (USER, "take", 0, ""),
         (USER, "create", 1, "403: "),
         ("two tokens", "take", 2, "--token-file cannot be used; expected one token"),
     ):
         (tmp_path / "user").write_text(token)
-        ran = asking(command, "photos", "--token-file", str(tmp_path / "user"))
+        ran = ticketd(command, "photos", "--token-file", str(tmp_path / "user"))
         assert (ran.status, said in ran.err) == (status, True)
     monkeypatch.delenv("TICKETD_TOKEN_FILE")
-    status, _, err = asking("take", "photos")
+    status, _, err = ticketd("take", "photos")
     assert (status, "401: " in err, "--token-file FILE" in err) == (1, True, True)
 
 
