@@ -1,9 +1,11 @@
 """A server for a test, with everything as usual. What a test wants otherwise it changes, or starts with `running`."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from app.redis import door
 from tests.contract import fast_bench, http_bench, redis_bench
 
 
@@ -15,10 +17,18 @@ async def http(virtual_time: object) -> AsyncIterator[http_bench.Bench]:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[redis_bench.Bench]:
-    """The door of the Redis protocol."""
-    async with redis_bench.running() as bench:
-        yield bench
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[redis_bench.Bench]:
+    """The door of the Redis protocol on two databases."""
+    monkeypatch.setattr(door, "SWEEP", 0.05)
+    bench = redis_bench.Bench()
+    bench.service.start()
+    await bench.door.accept_on([bench.socket])
+    await bench.settle(2)
+    yield bench
+    for raw in bench.raws:
+        raw.writer.transport.abort()  # closed, it would first send what the server does not read
+    await bench.door.stop()
+    await bench.service.stop()
 
 
 @pytest.fixture
@@ -30,8 +40,14 @@ async def raw(bench: redis_bench.Bench) -> redis_bench.Raw:
 @pytest.fixture
 async def fast() -> AsyncIterator[fast_bench.Bench]:
     """The HTTP server in front of a desk and an application that the test answers for."""
-    async with fast_bench.running() as bench:
-        yield bench
+    bench = fast_bench.Bench()
+    serving = asyncio.create_task(bench.http.serve([bench.socket]))
+    yield bench
+    for client in bench.clients:
+        client.writer.close()
+    bench.http.stop()
+    await asyncio.wait_for(serving, http_bench.DEADLINE)
+    bench.socket.close()
 
 
 @pytest.fixture

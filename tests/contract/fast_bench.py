@@ -4,8 +4,6 @@ import asyncio
 import itertools
 import json
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -116,21 +114,6 @@ class Bench:
     @property
     def protocols(self) -> list[Any]:
         return list(self.http.state.connections)
-
-
-@asynccontextmanager
-async def running() -> AsyncIterator[Bench]:
-    """Run a server, and end it."""
-    bench = Bench()
-    serving = asyncio.create_task(bench.http.serve([bench.socket]))
-    try:
-        yield bench
-    finally:
-        for client in bench.clients:
-            client.writer.close()
-        bench.http.stop()
-        await asyncio.wait_for(serving, DEADLINE)
-        bench.socket.close()
 
 
 def get(path: str, *headers: str, version: str = "1.1", method: str = "GET") -> bytes:

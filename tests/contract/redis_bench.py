@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from app.connections import Connections
 from app.redis.door import RedisDoor
@@ -36,19 +34,3 @@ class Bench(Served):
     async def raw(self) -> Raw:
         self.raws.append(Raw(*await asyncio.open_connection(*self.socket.getsockname())))
         return self.raws[-1]
-
-
-@asynccontextmanager
-async def running() -> AsyncIterator[Bench]:
-    """Run a door."""
-    bench = Bench()
-    bench.service.start()
-    await bench.door.accept_on([bench.socket])
-    try:
-        await bench.settle(2)
-        yield bench
-    finally:
-        for raw in bench.raws:
-            raw.writer.transport.abort()  # closed, it would first send what the server does not read
-        await bench.door.stop()
-        await bench.service.stop()

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from app.redis import door as door_module
+from app.redis import door
 from app.redis.commands import Client
 from tests.contract.http_bench import until
-from tests.contract.redis_bench import Bench, Raw, running
+from tests.contract.redis_bench import Bench, Raw
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,12 @@ async def test_beyond_the_limit_a_client_gets_one_answer(bench: Bench, raw: Raw)
 
 
 @pytest.mark.parametrize(("sent", "limit"), [(b"*2\r\n$4\r\nINCR", "PARTIAL_SECONDS"), (b"", "IDLE_SECONDS")])
-async def test_what_does_not_come_to_its_end_is_cut(sent: bytes, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_module, "SWEEP", 0.05)
-    monkeypatch.setattr(door_module, limit, 0.2)
-    async with running() as bench:
-        raw = await bench.raw()
-        raw.send(sent)
-        assert await raw.rest() == b""
+async def test_what_does_not_come_to_its_end_is_cut(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch, sent: bytes, limit: str
+) -> None:
+    raw.send(sent)
+    monkeypatch.setattr(door, limit, 0.2)
+    assert await raw.rest() == b""
 
 
 async def test_what_came_is_worked_off_in_turns_of_bounded_cost(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
