@@ -106,22 +106,21 @@ async def test_what_is_no_http_is_answered_behind_what_came_before(fast: Bench, 
 
 
 async def test_a_request_that_does_not_end_ends_the_connection(fast: Bench) -> None:
-    now = monotonic()
-    post = b"POST /ticket/photos HTTP/1.1\r\n"
+    now, post = monotonic(), b"POST /ticket/photos HTTP/1.1\r\n"
     bodies = post + b"Content-Length: 9\r\n\r\n{", post + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"
     for begin in (b"GET /tick", PHOTOS[:-2], *bodies):
         client = await fast.client()
         client.send(begin)
         await until(lambda: fast.protocols and fast.protocols[0]._part)
-        fast.http.sweep(now + 5)
-        assert len(fast.protocols) == 1
-        fast.http.sweep(monotonic() + 11)
+        for later, is_open in ((now + 5, True), (monotonic() + 11, False)):
+            fast.http.sweep(later)
+            assert fast.protocols[0].transport.is_closing() is not is_open
         assert await client.rest() == b""
         await until(lambda: not fast.protocols)
 
 
-async def test_an_idle_connection_is_kept_for_620_s(fast: Bench) -> None:
-    client, other = await fast.client(), await fast.client()
+async def test_an_idle_connection_is_kept_for_620_s(fast: Bench, client: Client) -> None:
+    other = await fast.client()
     assert (await client.ask(PHOTOS))[0] == 200
     await until(lambda: len(fast.protocols) == 2)
     fast.http.sweep(monotonic() + 615)
@@ -130,17 +129,17 @@ async def test_an_idle_connection_is_kept_for_620_s(fast: Bench) -> None:
     assert (await client.rest(), await other.rest()) == (b"", b"")
 
 
-async def test_a_client_that_leaves_abandons_its_draw(fast: Bench) -> None:
+async def test_a_client_that_leaves_abandons_its_draw(fast: Bench, client: Client) -> None:
     fast.desk.is_held = True
-    gone, other = await fast.client(), await fast.client()
+    gone = await fast.client()
     gone.send(PHOTOS + LIVEZ)
     await until(lambda: len(fast.desk.held) == 1)
-    other.send(PHOTOS)
+    client.send(PHOTOS)
     await until(lambda: len(fast.desk.held) == 2)
     gone.writer.transport.abort()
     await until(lambda: fast.desk.held[0].is_over)
     fast.desk.release()
-    assert (await other.answer())[2]["id"] == 1
+    assert (await client.answer())[2]["id"] == 1
     assert (fast.tally.in_flight, fast.tally.client_connections, fast.app.got) == (0, 1, [])
 
 

@@ -36,8 +36,7 @@ async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pai
     told = answer.json()
     assert (answer.status_code, told["status"], answer.headers["cache-control"]) == (200, "pass", "no-store")
     assert told.keys() == {"status", "version", "databases", "warnings", "notes"}
-    names = [(each["name"], each["offset"], each["status"]) for each in told["databases"]]
-    assert names == [("db1:3306", 1, "up"), ("db2:3306", 2, "up")]
+    assert [each["offset"] for each in told["databases"] if each["status"] == "up"] == [1, 2]
     async with running(databases=()) as embedded:
         told = (await embedded.get("/healthz")).json()
         assert (told["status"], told["embedded"]) == ("pass", True)
@@ -54,12 +53,11 @@ async def test_readyz_and_healthz_while_databases_go(refuses: bool) -> None:
         told, status = answer.json(), (503, "fail") if refuses else (200, "warn")
         assert (answer.status_code, told["status"], "retry-after" in answer.headers) == (*status, refuses)
         away = told["databases"][1]
-        assert (away["status"], away["last_error"]) == ("down", "the connection was lost")
+        assert (away["name"], away["status"], away["last_error"]) == ("db2:3306", "down", "the connection was lost")
         assert any(reason.startswith("unprotected: ") for _, on, reason in await warned(http) if on == "db1:3306")
-        assert {
-            'tickets_database_unprotected{database="db1:3306"} 1.0',
-            'tickets_database_up{database="db2:3306",offset="2"} 0.0',
-        } <= set(await samples(http))
+        found = await samples(http)
+        assert 'tickets_database_unprotected{database="db1:3306"} 1.0' in found
+        assert 'tickets_database_up{database="db2:3306",offset="2"} 0.0' in found
         http.servers[0].down = True
         await http.settle(0)
         problem(await http.get("/readyz"), 503, "no-database")

@@ -16,8 +16,7 @@ LIKE: dict[str, Any] = {"kind": "instagram", "id_str": "2217813737473025833", "t
 
 
 async def test_a_sequence_is_made_once(http: Bench) -> None:
-    made = await http.make("Albums", bits=32, start="1000")
-    end = 2**32 - 1
+    made, end = await http.make("Albums", bits=32, start="1000"), 2**32 - 1
     told = {"sequence": "Albums", "bits": 32, "ceiling": end, "ceiling_str": str(end), "exhausted": False}
     assert (made.status_code, made.json() | told) == (201, made.json())
     assert (await http.get("/ticket/albums")).json()["id"] >= 1000
@@ -71,11 +70,10 @@ async def test_a_sequence_shows_its_parameters_and_its_position_on_each_database
     for each in databases:
         assert int(each["headroom_str"]) == each["headroom"] == (CEILING - (each["last"] or each["offset"] - 2)) // 2
     likes = (await http.make("likes", kind="instagram", epoch=str(EPOCH), shards=2000)).json()
-    assert (likes["kind"], likes["epoch"], likes["shards"]) == ("instagram", EPOCH, 2000)
-    assert (likes["unique"], "odds" in likes) == ("certainly", False)
+    assert likes.items() >= {"kind": "instagram", "epoch": EPOCH, "shards": 2000, "unique": "certainly"}.items()
     random = (await http.make("random", kind="simpleflake", random_bits=23)).json()
     assert (random["unique"], random["random_bits"], random["databases"]) == ("probably", 23, [])
-    assert "a day" in random["odds"]
+    assert ("a day" in random["odds"], "odds" in likes) == (True, False)
     uuids = (await http.make("uuids", kind="uuid7")).json()
     assert (uuids["bits"], uuids["ceiling"], uuids["ceiling_str"], uuids["databases"]) == (128, None, None, [])
 

@@ -56,10 +56,8 @@ async def test_a_kind_that_gives_few_ids_at_once_answers_a_long_pipeline(bench: 
         ("INCR", b"-ERR wrong number of arguments for 'incr'"),
         ("INCR 1photos", b"-ERR "),
         ("INCRBY photos 5", b"-ERR INCRBY takes 1 alone, as no ids are consecutive: see TICKET.BLOCK photos 5"),
-        ("INCRBY photos x", b"-ERR INCRBY takes 1 alone"),
         ("TICKET.TAKE photos COUNT 0", b"-ERR COUNT is a whole number from 1 to 1000"),
         ("TICKET.TAKE photos COUNT 1001", b"-ERR COUNT"),
-        ("TICKET.TAKE photos COUNT", b"-ERR syntax error"),
         ("TICKET.TAKE photos COUNT 2 COUNT 2", b"-ERR syntax error"),
         ("TICKET.TAKE photos KEY 7", b"-ERR a sequence of kind ticket has no shards"),
         ("TICKET.BLOCK photos 10001", b"-ERR a block's size"),
@@ -97,10 +95,7 @@ async def test_exists_counts_and_draws_nothing(bench: Bench, raw: Raw) -> None:
 async def test_a_transaction_draws_in_exec_only(raw: Raw) -> None:
     asked = "MULTI", "INCR photos", "INCR photos", "PING", "EXEC"
     assert await raw.ask(*asked) == [b"+OK", *[b"+QUEUED"] * 3, b"*3"]
-    first, second, pong = await raw.lines(3)
-    assert first.startswith(b":")
-    assert second.startswith(b":")
-    assert pong == b"+PONG"
+    assert [line[:1] for line in await raw.lines(3)] == [b":", b":", b"+"]
     _, unknown, aborted = await raw.ask("MULTI", "NONSENSE", "EXEC")
     assert unknown.startswith(b"-ERR unknown command")
     assert aborted.startswith(b"-EXECABORT")
@@ -121,11 +116,7 @@ async def test_tokens(bench: Bench, raw: Raw) -> None:
 
 
 async def test_quit_and_what_a_web_page_sends(bench: Bench) -> None:
-    for data, answer in (
-        (b"QUIT\r\n", b"+OK\r\n"),
-        (b"POST / HTTP/1.1\r\n", b""),
-        (b"Host: 127.0.0.1\r\n", b""),
-    ):
+    for data, answer in ((b"QUIT\r\n", b"+OK\r\n"), (b"POST / HTTP/1.1\r\n", b""), (b"Host: a\r\n", b"")):
         raw = await bench.raw()
         raw.send(data + INCR)
         assert await raw.rest() == answer

@@ -52,21 +52,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(home, sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", home / "source" / source)
     venv.create(home / "new", with_pip=False)
     # finds the dependencies there, and no editable installation
-    Path(site(home), "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    (site,) = (home / "new").glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     install = (sys.executable, "-m", "pip", "--python", home / "new/bin/python", "install", "--no-index")
     run(home, *install, "--quiet", "--no-deps", *home.glob("made/*-py3-none-any.whl"))
     return home
 
 
-def site(folder: Path) -> str:
-    """Where the packages of the new environment are."""
-    (found,) = (folder / "new").glob("lib/python*/site-packages")
-    return str(found)
-
-
 def installed(folder: Path, name: str) -> Distribution:
-    """One of the two."""
-    (found,) = distributions(name=name, path=[site(folder)])
+    """One of the two, in the new environment."""
+    (found,) = distributions(name=name, path=[*map(str, (folder / "new").glob("lib/python*/site-packages"))])
     return found
 
 
@@ -98,7 +93,7 @@ def test_both_can_be_imported_and_the_server_serves(folder: Path) -> None:
     assert run(folder, program, "--version") == f"ticketd {installed(folder, 'ticket-server').version}\n"
     where = "import app, ticketd_client; print(app.__file__, ticketd_client.__file__)"
     found = run(folder, program.with_name("python"), "-c", where)
-    assert all(each.startswith(site(folder)) for each in found.split())
+    assert all(each.startswith(str(folder / "new")) for each in found.split())
     server = TicketServer(drain_seconds=0)
     server.command, server.imports_from = (program, "serve"), ""
     with server:

@@ -70,10 +70,10 @@ def test_a_reader_that_stands_still_holds_nobody_up_and_lines_are_dropped_and_co
             logger.warning("%05d %s", number, "x" * 1_000)  # far more than a pipe and the queue hold
         numbers, dropped = list[int](), 0
         while len(numbers) + dropped < 2_000:
-            number, _, text = reader.readline().partition(b" ")
+            first, _, text = reader.readline().partition(b" ")
             if b"dropped" in text:
-                dropped += int(number)
+                dropped += int(first)
             else:
-                numbers.append(int(number))
+                numbers.append(int(first))
         assert numbers == sorted(numbers)
         assert dropped > 0
