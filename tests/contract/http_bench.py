@@ -1,8 +1,8 @@
-"""The HTTP application on a pair of fake ticket databases, in one process and on virtual time."""
+"""A service on fake ticket databases in this process, and the HTTP application in front of it, on virtual time."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -25,6 +25,14 @@ from tests.fakes.session import fake_connect
 
 NOW = 1_780_000_000.0  # when each test begins, in seconds since 1970
 USER, ADMIN = "user-token-of-tests", "admin-token-of-tests"
+DEADLINE = 60.0  # seconds that a test waits for what is done in real time; on a busy machine it may take some
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait in real time for something that the server does without an answer."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110  what the server does has no event for tests
+            await asyncio.sleep(0.002)
 
 
 def databases_on(servers: list[FakeServer], seconds: float) -> list[Database]:
@@ -32,23 +40,58 @@ def databases_on(servers: list[FakeServer], seconds: float) -> list[Database]:
     return [Database(Address(each.name, 3306, "u", "d"), fake_connect(each), seconds) for each in servers]
 
 
-class Bench:
-    """A server's application, and what stands behind it.
+class Wire:
+    """A connection that sends bytes and reads bytes."""
 
-    Every answer is held against the OpenAPI document. ahead: seconds by which this server's clock is wrong. seen: what
-    an access log would say.
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer, self.send = reader, writer, writer.write
+
+    async def rest(self) -> bytes:
+        """Return all that comes before the server closes the connection."""
+        async with asyncio.timeout(DEADLINE):
+            try:
+                return await self.reader.read()
+            except ConnectionError:
+                return b""
+
+
+class Served:
+    """A service on new databases that have the sequence `photos`, and what the doors in front of it share.
+
+    ahead: seconds by which this server's clock is wrong. seen: what an access log would say. options: settings.
     """
 
-    def __init__(self, servers: list[FakeServer], access: Access, **options: Any) -> None:
+    def __init__(self, count: int = 2, **options: Any) -> None:
         clock = asyncio.get_running_loop().time
-        self.servers, self.ahead = servers, 0.0
-        databases = databases_on(servers, 0.5)
+        self.servers = [FakeServer(f"db{offset}", clock=lambda: NOW + clock()) for offset in range(1, count + 1)]
+        for server in self.servers:
+            server.add("photos")
+        databases = databases_on(self.servers, options.get("database_timeout", 0.5))
         settings = Settings.model_construct(**{"databases": databases} | options)
+        self.ahead = 0.0
         self.service = Service(databases, settings, "test:1", clock=clock, wall=lambda: NOW + clock() + self.ahead)
-        self.tally, self.seen = Tally(), list[Seen]()
+        self.access, self.tally, self.seen = Access(), Tally(), list[Seen]()
+        self.watch: Any = SimpleNamespace(saw=self.seen.append)
+
+    @property
+    def drawn(self) -> list[int]:
+        """The last ids of `photos` on the databases."""
+        return [server.data.counters["photos"].last for server in self.servers]
+
+    async def settle(self, up: int) -> None:
+        """Wait until exactly this many databases are in sight."""
+        async with asyncio.timeout(600):
+            while len(self.service.sight.in_sight) != up:
+                await self.service.sight.moved()
+
+
+class Bench(Served):
+    """A server's application. Every answer is held against the OpenAPI document."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.report = Report(self.service)
-        watch: Any = SimpleNamespace(saw=self.seen.append)
-        self.api = make_api(self.service, self.report, access, self.tally, watch, is_local=True)
+        self.api = make_api(self.service, self.report, self.access, self.tally, self.watch, is_local=True)
         transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
         self.get, self.post = partial(self.call, "GET"), partial(self.call, "POST")
@@ -65,12 +108,6 @@ class Bench:
         """Make a sequence over HTTP."""
         return await self.call("PUT", f"/sequence/{name}", json=wanted, token=ADMIN)
 
-    async def settle(self, up: int) -> None:
-        """Wait until exactly this many databases are in sight."""
-        async with asyncio.timeout(600):
-            while len(self.service.sight.in_sight) != up:
-                await self.service.sight.moved()
-
     def _hold_against_document(self, answer: httpx.Response) -> None:
         """Fail where an answer is not what the OpenAPI document says."""
         document, path, status = self.api.openapi(), answer.request.url.path, str(answer.status_code)
@@ -86,17 +123,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(
-    *, tokens: Iterable[str] = (), admins: Iterable[str] = (), count: int = 2, **options: Any
-) -> AsyncIterator[Bench]:
-    """Run a server on new databases that have the sequence `photos`. Needs virtual time."""
-    clock = asyncio.get_running_loop().time
-    servers = [FakeServer(f"db{offset}", clock=lambda: NOW + clock()) for offset in range(1, count + 1)]
-    for server in servers:
-        server.add("photos")
-    bench = Bench(servers, Access(tokens, admins), **options)
+async def running(**options: Any) -> AsyncIterator[Bench]:
+    """Run a server. Needs virtual time. options: those of `Served`."""
+    bench = Bench(**options)
     bench.service.start()
-    await bench.settle(count)
+    await bench.settle(len(bench.servers))
     try:
         async with bench.client:
             yield bench
@@ -110,9 +141,7 @@ def problem(answer: httpx.Response, status: int, code: str) -> str:
     told = answer.json()
     assert told.keys() == {"type", "title", "status", "detail", "code"}
     assert (told["type"], told["status"], told["code"]) == ("about:blank", status, code), told
-    assert (status == 503) == ("retry-after" in answer.headers)
-    assert (status == 401) == ("www-authenticate" in answer.headers)
-    assert (status == 405) == ("allow" in answer.headers)
+    for of_status, name in ((503, "retry-after"), (401, "www-authenticate"), (405, "allow")):
+        assert (status == of_status) == (name in answer.headers)
     assert answer.headers["cache-control"] == "no-store"
-    detail: str = told["detail"]
-    return detail
+    return str(told["detail"])

@@ -27,9 +27,8 @@ async def frozen(http: Bench) -> None:
 
 
 async def used_up(http: Bench, left: int = 0) -> None:
-    await http.make("last", bits=32)
     for server in http.servers:
-        server.set_last("last", 2**32 - 1 - left)
+        server.add("last", 32, 2**32 - 1 - left)
 
 
 async def clock_ahead(http: Bench) -> None:
@@ -88,71 +87,60 @@ async def test_row(row: Row) -> None:
         assert "secret" not in detail
 
 
-async def test_a_large_body_is_refused_also_where_its_length_is_not_said() -> None:
+async def test_a_large_body_is_refused_also_where_its_length_is_not_said(http: Bench) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(70):
             yield b" " * 1000
 
-    async with running() as http:
-        as_json = {"content-type": "application/json"}
-        problem(await http.call("PUT", "/sequence/a", content=pieces(), headers=as_json), 413, "bad-request")
+    as_json = {"content-type": "application/json"}
+    problem(await http.call("PUT", "/sequence/a", content=pieces(), headers=as_json), 413, "bad-request")
 
-
-# --- tokens ----------------------------------------------------------------------------------------------------------
 
 READING = (
     *("/", "/static/status.css", "/static/status.js", "/metrics", "/docs", "/openapi.json", "/no-such-page"),
     *("/sequence", "/sequence/photos", "/decode/photos/1"),
 )
-CHANGES: list[tuple[str, str, dict[str, int]]] = [
-    ("PUT", "/sequence/photos", {}),
-    ("POST", "/sequence/photos/bump", {"above": 1}),
-]
+CHANGES: list[tuple[str, str, Any]] = [("PUT", "/sequence/photos", {}), ("POST", "/sequence/photos/bump", {"above": 1})]
 BASIC = {"authorization": "Basic " + b64encode(f"me:{USER}".encode()).decode()}
 
 
-async def test_where_tokens_are_set_each_request_needs_one_that_may() -> None:
-    async with running(tokens=[USER], admins=[ADMIN]) as http:
-        for path in ("/livez", "/readyz", "/healthz"):
-            assert (await http.get(path)).status_code == 200
-        for path in (*READING, "/ticket/photos", "/block/photos?size=2"):
-            for token in (None, "wrong-token-of-tests", ""):
-                answer = await http.get(path, token=token)
-                problem(answer, 401, "unauthenticated")
-                assert answer.headers["www-authenticate"].startswith('Bearer realm="tickets"')
-            for token in (USER, ADMIN):
-                assert (await http.get(path, token=token)).status_code == (404 if path == "/no-such-page" else 200)
-        for method, path, body in CHANGES:
-            problem(await http.call(method, path, content=b"{"), 401, "unauthenticated")
-            problem(await http.call(method, path, json=body, token=USER), 403, "forbidden")
-            assert (await http.call(method, path, json=body, token=ADMIN)).status_code == 200
-        asked = (await http.get("/docs")).headers["www-authenticate"]  # a browser logs in, for reading only
-        assert asked == 'Bearer realm="tickets", Basic realm="tickets", charset="UTF-8"'
-        for path in ("/", "/docs", "/static/status.css"):
-            assert (await http.get(path, headers=BASIC)).status_code == 200
-        assert USER not in (await http.get("/", token=USER)).text
-        for method, path in (("GET", "/ticket/photos"), ("PUT", "/sequence/a")):
-            problem(await http.call(method, path, headers=BASIC), 401, "unauthenticated")
-
-
-# --- browsers --------------------------------------------------------------------------------------------------------
+async def test_where_tokens_are_set_each_request_needs_one_that_may(http: Bench) -> None:
+    http.access.replace([USER], [ADMIN])
+    for path in ("/livez", "/readyz", "/healthz"):
+        assert (await http.get(path)).status_code == 200
+    for path in (*READING, "/ticket/photos", "/block/photos?size=2"):
+        for token in (None, "wrong-token-of-tests", ""):
+            answer = await http.get(path, token=token)
+            problem(answer, 401, "unauthenticated")
+            assert answer.headers["www-authenticate"].startswith('Bearer realm="tickets"')
+        for token in (USER, ADMIN):
+            assert (await http.get(path, token=token)).status_code == (404 if path == "/no-such-page" else 200)
+    for method, path, body in CHANGES:
+        for token in (None, "wrong-token-of-tests"):
+            problem(await http.call(method, path, content=b"{", token=token), 401, "unauthenticated")
+        problem(await http.call(method, path, json=body, token=USER), 403, "forbidden")
+        assert (await http.call(method, path, json=body, token=ADMIN)).status_code == 200
+    asked = (await http.get("/docs")).headers["www-authenticate"]  # a browser logs in, for reading only
+    assert asked == 'Bearer realm="tickets", Basic realm="tickets", charset="UTF-8"'
+    page = await http.get("/", headers=BASIC)
+    assert (page.status_code, USER in page.text) == (200, False)
+    for method, path in (("GET", "/ticket/photos"), ("PUT", "/sequence/a")):
+        problem(await http.call(method, path, headers=BASIC), 401, "unauthenticated")
 
 
 @pytest.mark.parametrize("headers", [{"sec-fetch-site": "cross-site"}, {"origin": "https://elsewhere.example"}])
-async def test_a_browser_may_neither_draw_nor_change_for_another_site(headers: dict[str, str]) -> None:
-    async with running() as http:
-        drawing = [("GET", "/ticket/photos"), ("POST", "/ticket/photos"), ("GET", "/block/photos?size=2")]
-        for method, path in (*drawing, *[each[:2] for each in CHANGES]):
-            problem(await http.call(method, path, headers=headers), 403, "cross-site")
-        assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
-        assert (await http.get("/sequence", headers=headers)).status_code == 200
-        assert (await http.post("/ticket/photos", headers={"origin": "http://127.0.0.1:8000"})).status_code == 200
+async def test_a_browser_may_neither_draw_nor_change_for_another_site(http: Bench, headers: dict[str, str]) -> None:
+    drawing = [("GET", "/ticket/photos"), ("POST", "/ticket/photos"), ("GET", "/block/photos?size=2")]
+    for method, path in (*drawing, *[each[:2] for each in CHANGES]):
+        problem(await http.call(method, path, headers=headers), 403, "cross-site")
+    assert http.drawn == [0, 0]
+    assert (await http.get("/sequence", headers=headers)).status_code == 200
+    assert (await http.post("/ticket/photos", headers={"origin": "http://127.0.0.1:8000"})).status_code == 200
 
 
-async def test_without_tokens_a_change_is_asked_for_by_address() -> None:
+async def test_without_tokens_a_change_is_asked_for_by_address(http: Bench) -> None:
     """The page of a site on the internet may have its name lead to this machine (DNS rebinding)."""
-    async with running() as http:
-        for host, status in (("elsewhere.example:8000", 403), ("localhost:8000", 201), ("127.0.0.1", 200)):
-            assert (await http.call("PUT", "/sequence/a", headers={"host": host})).status_code == status
-    async with running(tokens=[USER]) as http:
-        assert (await http.call("PUT", "/sequence/a", headers={"host": "tickets"}, token=USER)).status_code == 201
+    for host, status in (("elsewhere.example:8000", 403), ("localhost:8000", 201), ("127.0.0.1", 200)):
+        assert (await http.call("PUT", "/sequence/a", headers={"host": host})).status_code == status
+    http.access.replace([USER], [])
+    assert (await http.call("PUT", "/sequence/a", headers={"host": "tickets"}, token=USER)).status_code == 200

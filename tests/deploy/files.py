@@ -3,17 +3,15 @@
 import os
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.documents.pages import ROOT, read
 from tests.servers_programs import find
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PROMETHEUS, KUBERNETES = DEPLOY / "prometheus", DEPLOY / "kubernetes"
 
 
 def run(tool: str, *arguments: str | Path, package: str = "", **environment: str) -> str:
@@ -24,25 +22,21 @@ def run(tool: str, *arguments: str | Path, package: str = "", **environment: str
     return done.stdout + done.stderr
 
 
-def documents(path: Path) -> list[dict[str, Any]]:
-    """Return the YAML documents of a file."""
-    return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
+def documents(path: str) -> list[dict[str, Any]]:
+    """Return the YAML documents of a file in deploy/."""
+    return [each for each in yaml.safe_load_all(read(f"deploy/{path}")) if each]
 
 
-def compose() -> dict[str, Any]:
-    """Return docker-compose.yml, with the defaults of its variables, as in `${NAME-default}`."""
-    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    read: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", text))
-    return read
-
-
-def resources() -> dict[str, dict[str, Any]]:
-    """Return the resources of the Kubernetes base, by their kinds."""
-    (base,) = documents(KUBERNETES / "kustomization.yaml")
-    return {each["kind"]: each for name in base["resources"] for each in documents(KUBERNETES / name)}
-
-
-def variables(environment: Mapping[str, object] | list[str]) -> dict[str, str]:
-    """Return the variables that begin with TICKETS_, of a mapping or of a list of NAME=value."""
-    pairs = environment.items() if isinstance(environment, Mapping) else (each.split("=", 1) for each in environment)
-    return {name: str(value) for name, value in pairs if name.startswith("TICKETS_")}
+COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", read("docker-compose.yml")))
+"""docker-compose.yml, with the defaults of its variables, as in `${NAME-default}`."""
+SERVICES = COMPOSE["services"]
+SERVERS = ["tickets-1", "tickets-2", "tickets-3"]
+(BASE,) = documents("kubernetes/kustomization.yaml")
+RESOURCES = {each["kind"]: each for name in BASE["resources"] for each in documents(f"kubernetes/{name}")}
+"""The resources of the Kubernetes base, by their kinds."""
+POD = RESOURCES["Deployment"]["spec"]["template"]
+(CONTAINER,) = POD["spec"]["containers"]
+UNIT = read("deploy/systemd/ticketd@.service")
+(ALERTING,) = documents("prometheus/rules.yml")
+RULES = [rule for group in ALERTING["groups"] for rule in group["rules"]]
+"""Prometheus' rules."""

@@ -1,6 +1,7 @@
 """Ticket servers behind a real HAProxy with our configuration: its clients notice nothing of what happens to one."""
 
 import contextlib
+import csv
 import os
 import signal
 import ssl
@@ -39,15 +40,14 @@ class HAProxy(Process):
         self.url, self.for_operators = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{statistics}"
         ports = {"FRONT": port, "FRONT_TLS": self.tls_port, "STATISTICS": statistics}
         ports |= {f"{number}": port for number, port in enumerate(servers, 1)}
-        if redis:
-            ports |= {f"{number}_REDIS": port for number, port in enumerate(redis, 1)}
-            ports["FRONT_REDIS"] = self.redis_port
+        ports |= {f"{number}_REDIS": port for number, port in enumerate(redis, 1)}
+        ports |= {"FRONT_REDIS": self.redis_port} if redis else {}
         self._settings = {name: f"127.0.0.1:{port}" for name, port in ports.items()} | settings
+        self._settings["PUBLIC_TLS_PORT"] = str(self.tls_port)
 
     def start(self) -> None:
         """Start it, and return when it listens."""
         settings = {f"TICKETS_DEPLOY_{name}": value for name, value in self._settings.items()}
-        settings["TICKETS_DEPLOY_PUBLIC_TLS_PORT"] = str(self.tls_port)
         self.launch([find("haproxy", "haproxy"), "-db", "-f", DEPLOY / "haproxy/haproxy.cfg"], os.environ | settings)
         self.until(lambda: bool(self.states("ticket-servers")), "to listen")
 
@@ -55,9 +55,8 @@ class HAProxy(Process):
         """The states of its servers, in their order; none while it does not listen."""
         with contextlib.suppress(httpx.TransportError):
             page = httpx.get(f"{self.for_operators}/;csv", timeout=DEADLINE).raise_for_status().text
-            rows = [line.split(",") for line in page.splitlines()]
-            column = rows[0].index("status")
-            return [row[column] for row in rows if row[0] == backend and row[1].startswith("tickets-")]
+            rows = csv.DictReader(page.removeprefix("# ").splitlines())
+            return [row["status"] for row in rows if row["pxname"] == backend and row["svname"][:8] == "tickets-"]
         return []
 
     def wait_for(self, *states: str, backend: str = "ticket-servers") -> None:
@@ -78,54 +77,32 @@ def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def front(servers: list[TicketServer]) -> Iterator[HAProxy]:
-    """HAProxy in front of them."""
+def test_no_request_is_lost_while_a_server_is_killed_and_another_drains(servers: list[TicketServer]) -> None:
+    """A server that drains is out before it ends. Redis clients draw through HAProxy as well, and it counts."""
+    draining, killed, _ = servers
     with HAProxy([each.port for each in servers], [each.redis_port for each in servers]) as haproxy:
-        yield haproxy
-
-
-@pytest.fixture
-def haproxy(servers: list[TicketServer], front: HAProxy) -> HAProxy:
-    """HAProxy with all three servers up, whatever a test before has done to them."""
-    for server in servers:
-        if not server.running:
-            server.start()
-    for backend in ("ticket-servers", "redis-servers"):
-        front.wait_for(UP, UP, UP, backend=backend)
-    return front
-
-
-def test_a_server_that_drains_is_out_before_it_ends_and_no_request_is_lost(
-    servers: list[TicketServer], haproxy: HAProxy
-) -> None:
-    with Load(haproxy, callers=6, is_one=False) as load:
-        send(servers[0].pid, signal.SIGTERM)
-        haproxy.wait_for(DOWN, UP, UP)
-        haproxy.wait_for(DOWN, UP, UP, backend="redis-servers")
-        assert servers[0].running
-        load.wait(50)
-        servers[0].kill()
-        load.wait(50)
-    load.check()
-
-
-def test_a_server_that_is_killed_loses_no_request(servers: list[TicketServer], haproxy: HAProxy) -> None:
-    with Load(haproxy, callers=6, is_one=False) as load:
-        servers[1].kill()
-        load.wait(50)
-        haproxy.wait_for(UP, DOWN, UP)
-        servers[1].start()
-        haproxy.wait_for(UP, UP, UP)
-        load.wait(50)
-    load.check()
-
-
-def test_redis_clients_draw_through_it_and_it_counts(haproxy: HAProxy) -> None:
-    with redis.Redis(port=haproxy.redis_port, socket_timeout=DEADLINE) as client:
-        assert client.ping()
-        assert client.incr("photos") != client.incr("photos")
-    assert "haproxy_" in httpx.get(f"{haproxy.for_operators}/metrics", timeout=DEADLINE).text
+        for backend in ("ticket-servers", "redis-servers"):
+            haproxy.wait_for(UP, UP, UP, backend=backend)
+        with Load(haproxy, callers=6, is_one=False) as load:
+            killed.kill()
+            load.wait(50)
+            haproxy.wait_for(UP, DOWN, UP)
+            killed.start()
+            haproxy.wait_for(UP, UP, UP)
+            load.wait(50)
+            send(draining.pid, signal.SIGTERM)
+            haproxy.wait_for(DOWN, UP, UP)
+            haproxy.wait_for(DOWN, UP, UP, backend="redis-servers")
+            assert draining.running
+            load.wait(50)
+            draining.kill()
+            load.wait(50)
+        load.check()
+        with redis.Redis(port=haproxy.redis_port, socket_timeout=DEADLINE) as client:
+            assert client.ping()
+            assert client.incr("photos") != client.incr("photos")
+        assert "haproxy_" in httpx.get(f"{haproxy.for_operators}/metrics", timeout=DEADLINE).text
+        draining.start()
 
 
 def test_tls_is_verified_and_port_80_leads_there(servers: list[TicketServer], tmp_path: Path) -> None:

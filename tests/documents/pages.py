@@ -7,10 +7,6 @@ from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
 """The folder of the repository."""
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
@@ -19,14 +15,13 @@ def read(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-def name_of(page: Path) -> str:
-    """Return the path of a page in the repository."""
-    return str(page.relative_to(ROOT))
+def paths(*patterns: str) -> list[str]:
+    """Return the paths of the files in the repository that match."""
+    found = (path for pattern in patterns for path in sorted(ROOT.glob(pattern)))
+    return [str(path.relative_to(ROOT)) for path in found if path.is_file() and path.suffix != ".pyc"]
 
 
-def blocks(text: str, language: str = "") -> list[str]:
-    """Return the fenced blocks of a text; language: only those in this one."""
-    return [dedent(found[3]) for found in _FENCE.finditer(text) if language in ("", found[2])]
+PAGES = paths("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md")
 
 
 def prose(text: str) -> str:
@@ -36,8 +31,8 @@ def prose(text: str) -> str:
 
 def code(text: str) -> Iterator[str]:
     """Yield each line of a fenced block, and each word or command that stands in back-quotes."""
-    for block in blocks(text):
-        yield from block.replace("\\\n", " ").splitlines()
+    for found in _FENCE.finditer(text):
+        yield from found[3].replace("\\\n", " ").splitlines()
     yield from re.findall(r"`([^`]+)`", prose(text))
 
 
@@ -50,7 +45,8 @@ def rows(text: str) -> Iterator[list[str]]:
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
     """Yield what is typed in the blocks with prompts, each with what it prints."""
-    for block in blocks(text, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            typed, _, printed = part.partition("\n")
-            yield typed, printed
+    for found in _FENCE.finditer(text):
+        if found[2] == "console":
+            for part in re.split(r"^\$ ", dedent(found[3]), flags=re.MULTILINE)[1:]:
+                typed, _, printed = part.partition("\n")
+                yield typed, printed

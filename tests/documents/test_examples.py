@@ -9,31 +9,11 @@ from redis import Redis
 from tests.documents.pages import commands, read
 from tests.ticketd import PROGRAM, TicketServer, environment
 
-_SHELL = f"""set -euo pipefail
+SHELL = f"""set -euo pipefail
 curl() {{ command curl --silent --show-error "$@"; }}
 ticketd() {{ {" ".join(PROGRAM)} "$@"; }}
 """
 DEADLINE = 120.0
-
-
-def _pattern(printed: str) -> str:
-    """Return what the output has to match: `…` stands for anything, and each number for any number."""
-    escaped = re.sub(r"(\\\s)+", r"\\s+", re.escape(printed.strip()))
-    return re.sub(r"\d+", r"\\d+", escaped).replace("…", ".*")
-
-
-def _run(typed: str, server: TicketServer) -> str:
-    """Return what a command prints. Raises AssertionError where it fails."""
-    found = subprocess.run(
-        ["bash", "-c", _SHELL + typed.replace("http://127.0.0.1:8000", server.url)],
-        env=environment(data_dir=server.settings["data_dir"]) | {"TICKETD_URL": server.url},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert found.returncode == 0, f"{typed}\n{found.stdout}{found.stderr}"
-    return found.stdout
 
 
 @pytest.mark.timeout(600)
@@ -44,9 +24,16 @@ def test_an_example_prints_what_the_page_shows(page: str) -> None:
     examples = [each for each in commands(read(page)) if each[0].startswith(("curl ", "ticketd "))]
     assert len(examples) > 1
     with TicketServer() as server:
+        variables = environment(data_dir=server.settings["data_dir"]) | {"TICKETD_URL": server.url}
         for typed, printed in examples:
-            shown = _run(typed, server)
-            assert re.fullmatch(_pattern(printed), shown.strip(), re.DOTALL), f"{typed}\nprinted:\n{shown}"
+            script = SHELL + typed.replace("http://127.0.0.1:8000", server.url)
+            run = ["bash", "-c", script]
+            done = subprocess.run(run, env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False)
+            assert done.returncode == 0, f"{typed}\n{done.stdout}{done.stderr}"
+            # `…` stands for anything, and each number for any number
+            escaped = re.sub(r"(\\\s)+", r"\\s+", re.escape(printed.strip()))
+            wanted = re.sub(r"\d+", r"\\d+", escaped).replace("…", ".*")
+            assert re.fullmatch(wanted, done.stdout.strip(), re.DOTALL), f"{typed}\nprinted:\n{done.stdout}"
 
 
 @pytest.mark.timeout(300)

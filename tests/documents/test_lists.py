@@ -1,7 +1,6 @@
 """Names of settings, commands, flags, codes, kinds, metrics and alerts: those of the pages are those of the program."""
 
 import re
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -11,7 +10,7 @@ from app.http.models import CODES
 from app.kinds.table import KINDS
 from app.operations import metrics
 from app.settings import FILE, Settings, flags, variable
-from tests.documents.pages import PAGES, ROOT, code, name_of, read, rows
+from tests.documents.pages import PAGES, code, paths, read, rows
 
 COMMANDS = {
     name: {option for parameter in command.params for option in parameter.opts}
@@ -19,22 +18,16 @@ COMMANDS = {
 }
 """The options of each command."""
 SETTINGS = {variable(name) for name in Settings.model_fields}
-DEPLOYED = [
-    *(ROOT / "Dockerfile", ROOT / "docker-compose.yml", *(ROOT / "mysql_init").iterdir()),
-    *sorted(each for each in (ROOT / "deploy").rglob("*") if each.is_file() and each.suffix != ".pyc"),
-]
+DEPLOYED = paths("Dockerfile", "docker-compose.yml", "mysql_init/*", "deploy/**/*")
 
 
-def variables(file: Path) -> set[str]:
-    return set(re.findall(r"\bTICKETS?_[A-Z0-9_]+\b", file.read_text(encoding="utf-8")))
+def variables(file: str) -> set[str]:
+    return set(re.findall(r"\bTICKETS?_[A-Z0-9_]+\b", read(file)))
 
 
 def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
-    listed = {
-        found[1]: cells[1]
-        for cells in rows(read("docs/settings.md"))
-        if len(cells) == 3 and (found := re.match(r"\[`(TICKETS_\w+)`\]", cells[0]))
-    }
+    found = {cells[0]: cells[1] for cells in rows(read("docs/settings.md")) if len(cells) == 3}
+    listed = {name[1]: shown for cell, shown in found.items() if (name := re.match(r"\[`(TICKETS_\w+)`\]", cell))}
     assert listed.keys() == SETTINGS
     for flag in flags():
         default, shown = flag.default, listed[flag.variable]
@@ -46,23 +39,20 @@ def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
             assert shown == f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
-@pytest.mark.parametrize("page", [*PAGES, *DEPLOYED], ids=name_of)
-def test_a_variable_on_a_page_or_in_a_deployment_is_a_setting_or_belongs_to_the_deployment(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *DEPLOYED])
+def test_a_variable_on_a_page_or_in_a_deployment_is_a_setting_or_belongs_to_the_deployment(page: str) -> None:
     known = SETTINGS | {name + FILE for name in SETTINGS} | {"TICKETS_DEPLOY_", "TICKET_", "TICKETS_TEST_MYSQLD"}
     used = {name for each in DEPLOYED for name in variables(each) if name.startswith("TICKETS_DEPLOY_")}
     assert variables(page) - known - used == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_command_and_flag_on_a_page_exists(page: Path) -> None:
-    unknown = []
-    for line in code(page.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_flag_on_a_page_exists(page: str) -> None:
+    for line in code(read(page)):
         found = re.search(r"(?:^|[\s/$`])ticketd ([a-z]\w*)(.*)", re.sub(r"\$\([^)]*\)", "", line))
-        if found and found[1] not in COMMANDS:
-            unknown.append(line)
-        elif found:
-            unknown += [flag for flag in re.findall(r"(?<!\S)-[-a-z]+", found[2]) if flag not in COMMANDS[found[1]]]
-    assert not unknown
+        if found:
+            assert found[1] in COMMANDS, line
+            assert set(re.findall(r"(?<!\S)-[-a-z]+", found[2])) <= COMMANDS[found[1]], line
 
 
 def test_the_page_of_commands_has_every_command_and_flag_and_no_other() -> None:
@@ -75,25 +65,18 @@ def test_the_page_of_commands_has_every_command_and_flag_and_no_other() -> None:
     assert named <= others | of_settings | {"--help", "--version"}
 
 
-def test_the_page_of_the_api_has_every_code_of_an_error() -> None:
-    table = read("docs/http.md").partition("## Errors")[2].partition("## ")[0]
-    assert {word for cells in rows(table) for word in re.findall("`([a-z-]+)`", cells[1])} == set(CODES)
+def test_the_pages_of_the_api_and_of_kinds_have_every_code_and_every_kind() -> None:
+    errors = read("docs/http.md").partition("## Errors")[2].partition("## ")[0]
+    assert {word for cells in rows(errors) for word in re.findall("`([a-z-]+)`", cells[1])} == set(CODES)
+    kinds = read("docs/kinds.md").partition("## The kinds side by side")[2].partition("## ")[0]
+    assert {cells[0].strip("`") for cells in rows(kinds) if cells[0].startswith("`")} >= set(KINDS)
 
 
-def test_the_page_of_kinds_has_every_kind() -> None:
-    side_by_side = read("docs/kinds.md").partition("## The kinds side by side")[2].partition("## ")[0]
-    assert {cells[0].strip("`") for cells in rows(side_by_side) if cells[0].startswith("`")} >= set(KINDS)
-
-
-def test_every_metric_on_the_page_of_monitoring_exists() -> None:
+def test_the_page_of_monitoring_has_every_metric_and_every_alert_with_its_severity() -> None:
     text = read("docs/operations/monitoring.md")
-    known = {name.removesuffix("_total") for name in metrics.HELP}
     # a job of Prometheus has such a name, too
     named = {name.removesuffix("_total") for name in re.findall(r"`(tickets_[a-z_]+)`", text)}
-    assert named == known
-
-
-def test_the_page_of_monitoring_has_every_alert_with_its_severity() -> None:
+    assert named == {name.removesuffix("_total") for name in metrics.HELP}
     rules = re.findall(r"- alert: (\w+).*?severity: (\w+)", read("deploy/prometheus/rules.yml"), re.DOTALL)
-    listed = [cells[:2] for cells in rows(read("docs/operations/monitoring.md")) if cells[0].startswith("`Ticket")]
+    listed = [cells[:2] for cells in rows(text) if cells[0].startswith("`Ticket")]
     assert sorted((name.strip("`"), severity) for name, severity in listed) == sorted(rules)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents.pages import ROOT, read
 from tests.ticketd import TicketServer, environment
 
-ROOT = Path(__file__).parents[2]
 SOURCES = {"ticket-server": ("", "app"), "ticketd-client": ("client/", "ticketd_client")}
 """Where the project of each distribution is, and its package."""
 
@@ -52,21 +52,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(home, sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", home / "source" / source)
     venv.create(home / "new", with_pip=False)
     # finds the dependencies there, and no editable installation
-    (site(home) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    (site,) = (home / "new").glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     install = (sys.executable, "-m", "pip", "--python", home / "new/bin/python", "install", "--no-index")
     run(home, *install, "--quiet", "--no-deps", *home.glob("made/*-py3-none-any.whl"))
     return home
 
 
-def site(folder: Path) -> Path:
-    """Where the packages of the new environment are."""
-    (found,) = (folder / "new").glob("lib/python*/site-packages")
-    return found
-
-
 def installed(folder: Path, name: str) -> Distribution:
-    """One of the two."""
-    (found,) = distributions(name=name, path=[str(site(folder))])
+    """One of the two, in the new environment."""
+    (found,) = distributions(name=name, path=[*map(str, (folder / "new").glob("lib/python*/site-packages"))])
     return found
 
 
@@ -87,8 +82,8 @@ def test_the_whole_package_is_installed_and_nothing_else(folder: Path, name: str
 def test_the_server_requires_what_is_locked_and_the_client_nothing(folder: Path) -> None:
     required = installed(folder, "ticket-server").requires or []
     in_image = [each for each in required if "extra ==" not in each or "postgresql" in each or "tracing" in each]
-    locked = re.findall(r"^([\w-]+)==", (ROOT / "requirements-image.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    names = {found[0].lower() for found in (re.match(r"[\w-]+", each) for each in in_image) if found}
+    locked = re.findall(r"^([\w-]+)==", read("requirements-image.txt"), re.MULTILINE)
+    names = {re.findall(r"[\w-]+", each.lower())[0] for each in in_image}
     assert {"asyncpg", "opentelemetry-sdk", "fastapi"} <= names <= {*locked}
     assert [each for each in installed(folder, "ticketd-client").requires or [] if "extra ==" not in each] == []
 
@@ -98,7 +93,7 @@ def test_both_can_be_imported_and_the_server_serves(folder: Path) -> None:
     assert run(folder, program, "--version") == f"ticketd {installed(folder, 'ticket-server').version}\n"
     where = "import app, ticketd_client; print(app.__file__, ticketd_client.__file__)"
     found = run(folder, program.with_name("python"), "-c", where)
-    assert all(each.startswith(str(site(folder))) for each in found.split())
+    assert all(each.startswith(str(folder / "new")) for each in found.split())
     server = TicketServer(drain_seconds=0)
     server.command, server.imports_from = (program, "serve"), ""
     with server:

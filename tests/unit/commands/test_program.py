@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,15 +48,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
             assert [flag.name for flag in flags() if flag.name not in shown or flag.variable not in shown] == []
 
 
-def test_serve_and_doctor_get_the_settings_and_give_their_status(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seen: list[Settings] = []
-
-    def run(settings: Settings) -> int:
-        seen.append(settings)
-        return 1
-
+def test_serve_and_doctor_get_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = Mock(return_value=1)
     monkeypatch.setattr(app.server, "serve", run)
     monkeypatch.setattr(app.doctor, "run", run)
     monkeypatch.setenv("TICKETS_PROBE_INTERVAL", "2")
@@ -63,6 +57,7 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
     assert status_of("serve") == 1
     assert status_of("serve", "--port", "1234", "--access-log", "true") == 1
     assert status_of("doctor", "--databases-file", str(tmp_path / "urls")) == 1
+    seen: list[Settings] = [call.args[0] for call in run.call_args_list]
     assert [each.probe_interval for each in seen] == [2.0] * 3
     assert [each.port for each in seen] == [8000, 1234, 8000]
     assert [address.name for address in seen[2].databases] == ["h:3306"]
@@ -80,11 +75,9 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
             (["list", "--url", url], f"--url is '{url}'; expected http://host:port or https://host")
             for url in ("redis://h:6379", "http://a..b", "http://h:0", "http://[", "http://h/?x", "http://h x")
         ),
-        (["list", "--url", ""], "--url is set and empty"),
         (["list", "--token-file", "/nowhere/token"], "--token-file: the file cannot be read (No such file"),
         (["grow", "--increment", "4"], "TICKETS_DATABASES: name the ticket databases"),
-        (["grow", "--increment", "4", "--status"], "name either --increment M"),
-        (["grow"], "name either --increment M, the ring's new increment, or --status"),
+        *((["grow", *more], "name either --increment M") for more in ([], ["--increment", "4", "--status"])),
         (["grow", "--increment", "0"], "Invalid value for '--increment'"),
         (["serve", "--port", "http"], "--port is 'http'; expected a port"),
         (["serve", "--tokens", "hush"], "No such option: --tokens"),
@@ -92,41 +85,33 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         (["decode", "--kind", "instagram", "--increment", "2", "7"], "increment is no parameter of kind instagram"),
         (["decode", "x"], "no kind has such an id"),
         (["sql", "oracle", "--schema", "s", "--shard", "5"], "there is no SQL for 'oracle'"),
-        (["sql", "instagram", "--schema", "S;", "--shard", "5"], "a schema's name is"),
-        (["sql", "instagram", "--schema", "pg_x", "--shard", "5"], "a schema's name is"),
+        *((["sql", "instagram", "--schema", name, "--shard", "5"], "a schema's name is") for name in ("S;", "pg_x")),
         (["sql", "instagram", "--schema", "s", "--shard", "8192"], "shard is a whole number from 0 to 8191"),
     ],
 )
-def test_wrong_arguments_are_named_in_one_line(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments_are_named(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(*arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith(f"ticketd: {said}")
-    assert printed.err.count("\n") == 1
-    assert "hush" not in printed.err
+    out, err = capsys.readouterr()
+    assert err.startswith(f"ticketd: {said}")
+    assert (out, err.count("\n"), "hush" in err) == ("", 1, False)
 
 
-def test_wrong_variables_are_named_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_variables_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asking = "take x", "bump x --above 1", "create x", "list", "show x"
-    unknown = "{}: there is no such setting; the nearest one is {}: rename it, or unset it"
+    unknown = ": there is no such setting; the nearest one is {}: rename it, or unset it"
     monkeypatch.setenv("TICKETD_PORT", "tcp://10.0.0.1:8000")  # Kubernetes makes it for a service of this name
     for name, value, commands, said in (
-        ("TICKETS_PORTS", "hush", ("serve", "doctor"), unknown.format("TICKETS_PORTS", "TICKETS_PORT")),
-        ("TICKETD_URL", "", asking, "TICKETD_URL is set and empty"),
-        ("TICKETD_TOKEN_FILE", "", asking, "TICKETD_TOKEN_FILE is set and empty"),
-        ("TICKETD_ULR", "hush", asking, unknown.format("TICKETD_ULR", "TICKETD_URL")),
-        ("ticketd_token_fiel", "hush", asking, unknown.format("ticketd_token_fiel", "TICKETD_TOKEN_FILE")),
+        ("TICKETS_PORTS", "hush", ("serve", "doctor"), unknown.format("TICKETS_PORT")),
+        ("TICKETD_URL", "", asking, " is set and empty"),
+        ("TICKETD_TOKEN_FILE", "", asking, " is set and empty"),
+        ("ticketd_token_fiel", "hush", asking, unknown.format("TICKETD_TOKEN_FILE")),
     ):
         for command in commands:
             with monkeypatch.context() as changed:
                 changed.setenv(name, value)
                 assert status_of(*command.split()) == 2
             printed = capsys.readouterr().err
-            assert printed.startswith(f"ticketd: {said}")
+            assert printed.startswith(f"ticketd: {name}{said}")
             assert (printed.count("\n"), "hush" in printed) == (1, False)
 
 
@@ -142,8 +127,7 @@ def test_decode_and_sql(capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = lines(f"decode --kind instagram --epoch 0 {INSTAGRAM}")
     assert json.loads(line)["time_ms"] == 1578604021721 - 1314220021721
     assert [json.loads(line)["offset"] for line in lines("decode --increment 2 7")] == [1]
-    kinds = {json.loads(each)["kind"] for each in lines(f"decode {INSTAGRAM}")}
-    assert {"instagram", "snowflake", "simpleflake"} <= kinds
+    assert {json.loads(each)["kind"] for each in lines(f"decode {INSTAGRAM}")} > {"instagram", "snowflake"}
     shown = "\n".join(lines("sql instagram --schema insta5 --shard 5 --epoch 1314220021721"))
     wanted = "CREATE OR REPLACE FUNCTION insta5.next_id()", "(5::bigint << 10)", "MAXVALUE 1125899906842623"
     assert all(each in shown for each in wanted)
@@ -160,10 +144,7 @@ def test_a_reader_that_has_gone_ends_the_command_quietly() -> None:
 
 
 def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(_: Settings) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(app.doctor, "run", interrupted)
+    monkeypatch.setattr(app.doctor, "run", Mock(side_effect=KeyboardInterrupt))
     assert status_of("doctor") == 130
     assert capsys.readouterr().err.strip() == ""
 

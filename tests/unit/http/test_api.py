@@ -1,11 +1,14 @@
-"""Which right a request needs, its token, what a browser does for another site, and what an Accept header prefers."""
+"""What a request may do and prefers, and which error has which status and code."""
 
+import json
 from base64 import b64encode
 
+from app import errors
 from app.access import Right
 from app.http.access import is_cross_site, names_this_machine, right_of, token_of
 from app.http.cycle import prefers_text
-from app.http.models import ANSWERS, DecodeQuery, NewSequence
+from app.http.models import ANSWERS, CODES, DecodeQuery, NewSequence
+from app.http.problems import TABLE, problem, problem_of
 from app.kinds.table import DECODE_PARAMETERS, KINDS
 from app.tickets.request import largest_block
 
@@ -16,26 +19,16 @@ RIGHTS = {
     READING: ("GET /ticket", "GET //ticket/photos", "GET /livez/", "HEAD /sequence", "OPTIONS /sequence/photos"),
     CHANGES: ("PUT /sequence/photos", "POST /sequence/photos/bump", "POST /tickets/photos", "BREW /metrics"),
 }
-TOKENS: dict[bytes | None, tuple[str | None, str | None]] = {
-    None: (None, None),
-    b"Bearer abc": ("abc", "abc"),
-    b"bearer  abc ": ("abc", "abc"),
-    b"Bearer": (None, None),
-    b"abc": (None, None),
-    b"Basic " + b64encode(b"me:a:bc"): (None, "a:bc"),
-    b"Basic " + b64encode(b"me:"): (None, None),
-    b"Basic !!!": (None, None),
-    b"Basic \xff": (None, None),
-    "Bearer é".encode(): ("é", "é"),
-    b"Bearer \xff": ("\udcff", "\udcff"),
+TOKENS: dict[tuple[str | None, str | None], tuple[bytes | None, ...]] = {
+    (None, None): (None, b"Bearer", b"abc", b"Basic " + b64encode(b"me:"), b"Basic !!!", b"Basic \xff"),
+    ("abc", "abc"): (b"Bearer abc", b"bearer  abc "),
+    (None, "a:bc"): (b"Basic " + b64encode(b"me:a:bc"),),
+    ("é", "é"): ("Bearer é".encode(),),
+    ("\udcff", "\udcff"): (b"Bearer \xff",),
 }
-"""The token in a header, for drawing and changing, and for reading."""
+"""The token for drawing and changing, and the one for reading, and headers that have them."""
 AS_TEXT = (
-    "text/plain",
-    "TEXT/PLAIN; charset=utf-8",
-    "text/plain, */*",
-    "*/*, text/plain",
-    "text/plain, application/json",
+    *("text/plain", "TEXT/PLAIN; charset=utf-8", "text/plain, */*", "*/*, text/plain", "text/plain, application/json"),
     "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
 )
 AS_JSON = (
@@ -48,9 +41,10 @@ AS_JSON = (
 def test_the_right_that_a_request_needs_and_the_token_of_a_header() -> None:
     for right, requests in RIGHTS.items():
         assert {right_of(*request.split()) for request in requests} == {right}
-    for authorization, (token, for_reading) in TOKENS.items():
-        assert token_of(authorization, TICKETS) == token_of(authorization, CHANGES) == token
-        assert token_of(authorization, READING) == for_reading
+    for (token, for_reading), headers in TOKENS.items():
+        for each in headers:
+            assert token_of(each, TICKETS) == token_of(each, CHANGES) == token
+            assert token_of(each, READING) == for_reading
 
 
 def test_a_browser_for_another_site_and_names_of_this_machine_and_others() -> None:
@@ -77,3 +71,17 @@ def test_the_models_have_the_parameters_of_every_kind() -> None:
     parameters = {name for kind in KINDS.values() for name in kind.parameters}
     assert NewSequence.model_fields.keys() == {"kind", *parameters}
     assert parameters - {"start"} <= ANSWERS["Sequence"]["properties"].keys()
+
+
+def test_each_error_that_a_client_may_be_told_has_a_code_and_the_document_lists_the_codes() -> None:
+    ours = {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.TicketError)}
+    assert ours - set(TABLE) == {errors.TicketError, errors.SettingsError}
+    assert set(CODES) == {code for _, code in TABLE.values()} | {"bad-request", "not-found", "method-not-allowed"}
+
+
+def test_a_detail_has_no_address_and_what_a_client_sent_is_cut_and_can_always_be_written() -> None:
+    told = problem_of(errors.NoAnswer("10.0.0.1 did not answer"))
+    assert (told.code, told.detail) == ("no-database", "the ticket databases cannot do this now")
+    assert problem_of(errors.SettingsError("TICKETS_PORT")).detail == str(errors.Defect())
+    cut = json.loads(problem(422, "invalid", "\ud800é" + "x" * 1000).body())
+    assert cut["detail"] == "\ud800é" + "x" * 498 + "…"

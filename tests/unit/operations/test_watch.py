@@ -13,25 +13,15 @@ SEEN = Seen("http", "GET /ticket/photos?count=2", "photos", "10.0.0.7", "200", 1
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-@pytest.mark.parametrize(
-    ("environment", "traces"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, True),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}, False),
-    ],
-)
-def test_nobody_watches_unless_the_settings_ask_for_it(environment: dict[str, str], traces: bool) -> None:
-    watch = make_watch(False, environment)
-    assert (watch is not None) == traces
-    if watch is not None:
+def test_nobody_watches_unless_the_settings_ask_for_it_and_a_misspelt_exporter_stops_the_start() -> None:
+    named = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+    for more in ({"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}):
+        assert make_watch(False, {}) is make_watch(False, named | more) is None
+    for environment in (named, {"OTEL_TRACES_EXPORTER": "otlp"}):
+        watch = make_watch(False, environment)
+        assert watch is not None
         watch.close()
     assert make_watch(True, {}) is not None
-
-
-def test_an_exporter_that_is_misspelt_stops_the_start() -> None:
     with pytest.raises(SettingsError, match="OTEL_TRACES_EXPORTER is 'otpl'; expected otlp or none"):
         make_watch(False, {"OTEL_TRACES_EXPORTER": "otpl"})
 
@@ -45,8 +35,8 @@ def test_the_access_log_has_a_line_for_each_request(caplog: pytest.LogCaptureFix
 
 
 def test_a_span_has_the_request_its_time_and_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")  # nobody listens there
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    for name, value in (("ENDPOINT", "http://127.0.0.1:1"), ("TIMEOUT", "0.1")):  # nobody listens there
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
     watch, kept = Watch(logs=False, traces=True), InMemorySpanExporter()
     assert watch._provider is not None
     watch._provider.add_span_processor(SimpleSpanProcessor(kept))

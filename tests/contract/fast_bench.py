@@ -4,9 +4,6 @@ import asyncio
 import itertools
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -15,37 +12,26 @@ from app.access import Access
 from app.connections import Connections, Tally
 from app.http.fast import HttpServer
 from app.tickets.request import Block, Request, Shape
+from tests.contract.http_bench import DEADLINE, Wire
 
-SECONDS = 30.0  # deadline of whatever a test waits for
 Answer = tuple[int, dict[str, str], Any]  # status, header fields, and body
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait for something that the server does without an answer."""
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110  what the server does has no event for tests
-            await asyncio.sleep(0.002)
-
-
 class FakeDesk:
-    """Answers at once, or, while `is_held`, when the test says so. It knows `photos`, made as `Photos`."""
+    """Answers at once, or, while `is_held`, when the test says so. It knows `photos`, made as `Photos`.
 
-    increment = 2
+    It is also what the server wants of the source and of the catalog's entry of `photos`.
+    """
+
+    increment, sequence, name = 2, "Photos", "Photos"
 
     def __init__(self) -> None:
-        self.ids = itertools.count(1)
-        self.is_held = False
-        self.held: list[Request] = []
-        self.taken = 0
-
-    def known(self, sequence: str) -> Any:
-        return SimpleNamespace(name="Photos") if sequence == "photos" else None
-
-    sequence = "Photos"
+        self.ids, self.is_held, self.held, self.taken = itertools.count(1), False, list[Request](), 0
 
     def source(self, sequence: str) -> Any:
-        """The desk stands for the source of `photos`, too."""
         return self if sequence == "photos" else None
+
+    known = source
 
     def ready(self) -> int | None:
         """Return an id that is there already."""
@@ -59,16 +45,13 @@ class FakeDesk:
             self.release()
 
     def release(self) -> None:
-        """Answer what is held, but for what was abandoned. The ids of `long` are strings."""
+        """Answer what is held, but for what was abandoned."""
         held, self.held = self.held, []
         for request in held:
-            if request.is_over:
-                continue
-            ids: list[Any] = [next(self.ids) for _ in range(1 if request.shape is Shape.BLOCK else request.count)]
-            if request.sequence == "long":
-                ids = [f"{each:04x}" for each in ids]
-            answers = {Shape.SINGLE: ids[0], Shape.LIST: ids, Shape.BLOCK: Block(ids[0], 2, request.count)}
-            request.finish(answers[request.shape])
+            if not request.is_over:
+                ids = [next(self.ids) for _ in range(1 if request.shape is Shape.BLOCK else request.count)]
+                answers = {Shape.SINGLE: ids[0], Shape.LIST: ids, Shape.BLOCK: Block(ids[0], 2, request.count)}
+                request.finish(answers[request.shape])
 
 
 class Application:
@@ -95,15 +78,12 @@ class Application:
         await send({"type": "http.response.body", "body": body})
 
 
-class Client:
-    """A connection that sends bytes and reads answers."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer, self.send = reader, writer, writer.write
+class Client(Wire):
+    """A connection that sends requests and reads answers."""
 
     async def answer(self) -> Answer:
         """Return the next answer."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(DEADLINE):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
             body = await self.reader.readexactly(int(fields.get("content-length", 0)))
@@ -114,27 +94,18 @@ class Client:
         self.send(data)
         return await self.answer()
 
-    async def rest(self) -> bytes:
-        """Return what comes until the server closes the connection."""
-        async with asyncio.timeout(SECONDS):
-            try:
-                return await self.reader.read()
-            except ConnectionError:
-                return b""
-
 
 class Bench:
     """The server, and what stands behind it."""
 
-    def __init__(self, tokens: Iterable[str], most: int, watch: Any) -> None:
-        self.desk, self.app, self.tally, self.access = FakeDesk(), Application(), Tally(), Access(tokens)
-        self.connections = Connections(most, self.tally)
+    def __init__(self) -> None:
+        self.desk, self.app, self.tally, self.access = FakeDesk(), Application(), Tally(), Access()
+        self.connections = Connections(100, self.tally)
         desk: Any = self.desk
         self.http = HttpServer(
-            self.app, desk, self.access, self.tally, self.connections, watch, grace=SECONDS, idle=620
+            self.app, desk, self.access, self.tally, self.connections, None, grace=DEADLINE, idle=620
         )
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.clients: list[Client] = []
+        self.socket, self.clients = socket.create_server(("127.0.0.1", 0)), list[Client]()
 
     async def client(self) -> Client:
         self.clients.append(Client(*await asyncio.open_connection(*self.socket.getsockname()[:2])))
@@ -143,21 +114,6 @@ class Bench:
     @property
     def protocols(self) -> list[Any]:
         return list(self.http.state.connections)
-
-
-@asynccontextmanager
-async def serving(tokens: Iterable[str] = (), most: int = 100, watch: Any = None) -> AsyncIterator[Bench]:
-    """Run a server, and end it."""
-    bench = Bench(tokens, most, watch)
-    running = asyncio.create_task(bench.http.serve([bench.socket]))
-    try:
-        yield bench
-    finally:
-        for client in bench.clients:
-            client.writer.close()
-        bench.http.stop()
-        await asyncio.wait_for(running, SECONDS)
-        bench.socket.close()
 
 
 def get(path: str, *headers: str, version: str = "1.1", method: str = "GET") -> bytes:
