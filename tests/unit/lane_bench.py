@@ -13,10 +13,10 @@ from app.databases.address import Address
 from app.databases.database import Database
 from app.databases.record import Body, Record, State, new_word
 from app.databases.session import Counter, Note, RingRow
-from app.errors import DatabaseError, DatabaseFailed, TicketError
+from app.errors import DatabaseFailed, TicketError
 from app.tickets.catalog import Catalog
 from app.tickets.floors import Floors
-from app.tickets.lane import Lane
+from app.tickets.lane import Again, Lane
 from app.tickets.listing import Listing
 from app.tickets.opening import LaneSpec, Opener
 from app.tickets.request import Call, Request, Shape
@@ -40,12 +40,19 @@ class Clock:
 
 
 class Asked:
-    """A request with its answer."""
+    """A request that was put to a lane or a source, and its answer. seconds: until its deadline."""
 
-    def __init__(self, count: int = 1, shape: Shape = Shape.SINGLE) -> None:
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def __init__(self, source: Any, count: int = 1, shape: Shape = Shape.SINGLE, seconds: float = float("inf")) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Any] = loop.create_future()
         self.request = Call("photos", self.answer.set_result, self.answer.set_exception, count=count, shape=shape)
-        self.request.deadline = float("inf")
+        self.request.deadline = loop.time() + seconds
+        source.ask([self.request] if isinstance(source, Lane) else self.request)
+
+
+async def take(source: Any, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
+    """Ask a lane or a source and return what it answers."""
+    return await Asked(source, count, shape).answer
 
 
 class Bench:
@@ -62,7 +69,6 @@ class Bench:
         self.catalog = Catalog(self.sight, self.floors, lambda: NOW)
         self.listing = Listing(self.catalog, self.sight)
         self.opener = Opener(self.sight, self.floors, Random(7))
-        self.handed_back: list[tuple[Lane, list[Request], TicketError]] = []
 
     def another(self) -> "Bench":
         """Another server on the same databases. It has a sight of its own, with nothing in sight yet."""
@@ -92,30 +98,22 @@ class Bench:
                 self.sight.enter(member, life)
         self.sight.move()
 
-    def lane(self, offset: int, *, reserve: float = 0.0, sequence: str = "photos") -> Lane:
-        """Make the lane of this offset."""
+    def lane(self, offset: int, *, reserve: float = 0.0, pace: Any = None, again: Again | None = None) -> Lane:
+        """Make the lane of this offset. again: by default the requests that it could not serve fail."""
         member = self.members[offset - 1]
 
         async def counter() -> Counter:
             assert member.life is not None
-            found = (await member.database.sequences([sequence], member.life))[sequence]
-            if isinstance(found, DatabaseError):
-                raise found
-            return found
+            found = (await member.database.sequences(["photos"], member.life))["photos"]
+            assert isinstance(found, Counter)
+            return pace.capped(found) if pace is not None else found
 
-        def again(lane: Lane, requests: Sequence[Request], error: TicketError) -> None:
-            self.handed_back.append((lane, list(requests), error))
+        def fail(_lane: Lane, requests: Sequence[Request], error: TicketError) -> None:
             for request in requests:
                 request.fail(error)
 
-        name = LaneSpec(sequence, member, 1, TicketPace(), counter)
-        return Lane(name, self.opener, again, Reserve(reserve), refuses=False)
-
-    async def take(self, lane: Lane, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
-        """Ask this lane and return what it answers."""
-        asked = Asked(count, shape)
-        lane.ask([asked.request])
-        return await asyncio.wait_for(asked.answer, 10)
+        spec = LaneSpec("photos", member, 1, pace or TicketPace(), counter)
+        return Lane(spec, self.opener, again or fail, Reserve(reserve), refuses=False)
 
 
 async def settled(lane: Lane) -> None:

@@ -1,4 +1,4 @@
-"""A ticket database: shared statements, deadlines, connections, lives, and cancelled callers. On virtual time."""
+"""A ticket database: shared statements, deadlines, connections, cancelled callers, and lives. On virtual time."""
 
 import asyncio
 from collections import Counter
@@ -9,6 +9,8 @@ import pytest
 
 from app.databases.address import Address
 from app.databases.database import Database
+from app.databases.life import find_life
+from app.databases.record import Body, Record, State
 from app.databases.session import Book, Drawn, Mark, Marked, Note, Residue, Want, Write
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, NoAnswer, OtherLife, SequenceMissing
 from tests.fakes.server import FakeServer
@@ -16,6 +18,7 @@ from tests.fakes.session import fake_connect
 
 pytestmark = pytest.mark.looptime
 TIMEOUT = 0.5
+ADDRESS = Address("db", 3306, "u", "d", "secret")
 
 
 class Bench:
@@ -30,8 +33,7 @@ class Bench:
         self.server = FakeServer()
         self.server.add("photos")
         self.calls: Counter[str] = Counter()
-        address = Address("db", 3306, "u", "d", "secret")
-        self.database = Database(address, fake_connect(self.server, wait=self._way), TIMEOUT)
+        self.database = Database(ADDRESS, fake_connect(self.server, wait=self._way), TIMEOUT)
 
     async def _way(self, _client: str, _server: FakeServer, what: str) -> None:
         self.calls[what] += 1
@@ -43,15 +45,11 @@ class Bench:
     async def draw(self, sequence: str = "photos", count: int = 1, offset: int = 1) -> Drawn:
         return await self.database.draw(Want(sequence, count), Residue(offset, 2), self.life)
 
-    def lose_draws(self) -> None:
+    async def lost_draw(self) -> "asyncio.Task[Drawn]":
+        """A draw that is under way, and never gets its answer."""
         self.server.loses = lambda _client, what: what == "draw"
-
-    async def frozen_draw(self) -> "asyncio.Task[Drawn]":
-        """A draw that is under way for as long as the server stands still."""
-        await self.draw()
-        self.server.freeze()
         task = asyncio.create_task(self.draw())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
         return task
 
 
@@ -82,26 +80,21 @@ async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -
     life, database = bench.life, bench.database
     lanes = [Write(Book.MARKS, f"photos/{offset}", None, Note(tenure="t")) for offset in (1, 2)]
     assert await asyncio.gather(*(database.write([lane], "", life) for lane in lanes)) == [[True]] * 2
-    await bench.look()
-    wanted = (("photos/1", "t", ""), ("photos/2", "other", ""), ("photos/3", "t", ""), ("photos/1", "t", "1.x"))
-    bench.server.freeze()  # so that each connection of the notebook is busy
-    reads = [asyncio.create_task(database.read_ring(life)) for _ in range(2)]
-    await asyncio.sleep(0.1)
-    calls = (database.mark(Mark(name, tenure, 9, 1, True), stamp, life) for name, tenure, stamp in wanted)
-    marks = asyncio.gather(*calls)
-    await asyncio.sleep(0.1)
-    bench.server.thaw()
-    assert await marks == [Marked.DONE, Marked.TENURE, Marked.TENURE, Marked.RING]
-    assert bench.calls["mark"] == 2
-    await asyncio.gather(*reads)
-    names: tuple[list[str], ...] = (["photos/1"], ["photos/2", "c"], [])
+    # the first of several calls has an idle connection, and the others share one
+    lanes_marked = (("2", "t", ""), ("1", "t", ""), ("2", "other", ""), ("3", "t", ""), ("1", "t", "1.x"))
+    marks = [(Mark(f"photos/{lane}", tenure, 9, 1, True), stamp) for lane, tenure, stamp in lanes_marked]
+    found = await asyncio.gather(*(database.mark(mark, stamp, life) for mark, stamp in marks))
+    assert found == [Marked.DONE, Marked.DONE, Marked.TENURE, Marked.TENURE, Marked.RING]
+    assert bench.calls["mark"] == 3
+    names: tuple[list[str], ...] = (["photos/2"], ["photos/1"], ["photos/2", "c"], [])
     rows = await asyncio.gather(*(database.read(Book.MARKS, each, life) for each in names))
-    assert rows == [{"photos/1": Note(9, 1, "t", True)}, {"photos/2": Note(tenure="t")}, {}]
-    floors = ({"photos": 10}, {"photos": 7, "none": 1})
-    high, low = await asyncio.gather(*(database.raise_above(each, life) for each in floors))
-    assert (high, low["photos"], type(low["none"])) == ({"photos": None}, None, SequenceMissing)
-    found, none = await asyncio.gather(*(database.sequences([name], life) for name in ("photos", "none")))
-    assert (found["photos"].position, none) == (10, {})  # type: ignore[union-attr]
+    assert [list(each) for each in rows] == [["photos/2"], ["photos/1"], ["photos/2"], []]
+    floors = ({"photos": 3}, {"photos": 10}, {"photos": 7, "none": 1})
+    *high, low = await asyncio.gather(*(database.raise_above(each, life) for each in floors))
+    assert (high, low["photos"], type(low["none"])) == ([{"photos": None}] * 2, None, SequenceMissing)
+    assert bench.server.data.counters["photos"].last == 10
+    counters = await asyncio.gather(*(database.sequences([name], life) for name in ("x", "photos", "none")))
+    assert [list(each) for each in counters] == [[], ["photos"], []]
 
 
 # --- deadlines and connections ---------------------------------------------------------------------------------------
@@ -137,9 +130,7 @@ async def test_where_the_server_has_no_further_connection_the_open_ones_serve(be
     tries = bench.server.connects
     await asyncio.gather(*(bench.draw() for _ in range(5)))
     assert bench.server.connects == tries  # the server was asked once, and not again so soon
-    bench.lose_draws()
-    lost = asyncio.create_task(bench.draw())
-    await asyncio.sleep(0.3)
+    lost = await bench.lost_draw()
     bench.server.loses = None
     assert await bench.draw() == Drawn(25, 1)  # on a new connection, once the only one has ended
     with pytest.raises(NoAnswer):
@@ -147,22 +138,21 @@ async def test_where_the_server_has_no_further_connection_the_open_ones_serve(be
 
 
 async def test_all_waiting_calls_fail_when_no_connection_can_be_opened(bench: Bench) -> None:
-    bench.server.cut("client")
-    results = await asyncio.gather(*(bench.draw() for _ in range(3)), return_exceptions=True)
-    assert [str(result) for result in results] == ["cannot be reached"] * 3
-    with pytest.raises(DatabaseFailed):
-        await bench.look()
-    bench.server.heal("client")
     bench.server.login_rejected = True
-    with pytest.raises(DatabaseRefused, match="user and password"):
-        await bench.look()
+    refused = await asyncio.gather(*(bench.draw() for _ in range(3)), return_exceptions=True)
+    bench.server.cut("client")
+    failed = await asyncio.gather(bench.draw(), bench.draw(), bench.look(), return_exceptions=True)
+    assert [*map(type, refused + failed)] == [DatabaseRefused] * 3 + [DatabaseFailed] * 3
+    bench.server.heal("client")
     bench.server.login_rejected = False
-    assert await bench.look() == bench.life
-    assert await bench.draw() == Drawn(1, 1)
+    assert (await bench.look(), await bench.draw()) == (bench.life, Drawn(1, 1))
 
 
-async def test_another_residue_ends_the_draws_of_the_one_before(bench: Bench) -> None:
-    drawing = await bench.frozen_draw()
+async def test_another_residue_or_a_close_ends_the_draws_of_the_one_before(bench: Bench) -> None:
+    await bench.draw()
+    bench.server.freeze()
+    drawing = asyncio.create_task(bench.draw())
+    await asyncio.sleep(0.01)
     other = asyncio.create_task(bench.draw(offset=2))
     with pytest.raises(DatabaseFailed, match="another residue"):
         await drawing
@@ -171,81 +161,22 @@ async def test_another_residue_ends_the_draws_of_the_one_before(bench: Bench) ->
     bench.server.end_connections()
     opening = asyncio.gather(*(bench.draw(offset=offset) for offset in (2, 1)), return_exceptions=True)
     assert all(not isinstance(each, Drawn) or each.first % 2 == offset for offset, each in enumerate(await opening))
-
-
-async def test_nothing_works_and_nothing_is_open_after_close(bench: Bench) -> None:
-    drawing = await bench.frozen_draw()
-    waiting = asyncio.create_task(bench.database.read_ring(bench.life))
+    bench.server.freeze()
+    calls = [asyncio.create_task(call) for call in (bench.draw(), bench.database.read_ring(bench.life))]
     await asyncio.sleep(0)
     await bench.database.close()
-    for call in (drawing, waiting, bench.look(), bench.draw(), bench.draw(offset=2)):
+    for call in (*calls, bench.look(), bench.draw(), bench.draw(offset=2)):
         with pytest.raises(DatabaseFailed, match="were closed"):
             await call
 
 
-# --- lives -----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_connection_serves_no_call_for_another_life(bench: Bench) -> None:
-    bench.server.read_back(bench.server.data.copy())
-    for call in (bench.draw(), bench.draw(), bench.database.mark(Mark("a", "t", 1, 1, True), "", bench.life)):
-        with pytest.raises(OtherLife):  # the first connection finds the next life
-            await call
-    assert bench.calls["draw"] == bench.calls["mark"] == 0
-    bench.life = await bench.look()
-    assert await bench.draw() == Drawn(1, 1)
-
-
-async def test_a_look_that_finds_another_life_ends_the_draws_that_are_under_way(bench: Bench) -> None:
-    await bench.draw()
-    bench.lose_draws()
-    drawing = [asyncio.create_task(bench.draw()) for _ in range(2)]
-    await asyncio.sleep(0.01)
-    drawing.append(asyncio.create_task(bench.draw()))  # which waits
-    bench.server.read_back(bench.server.data.copy())
-    bench.life = await bench.look()
-    assert list(map(type, await asyncio.gather(*drawing, return_exceptions=True))) == [OtherLife] * 3
-    bench.server.loses = None
-    assert (await bench.draw()).first == 7
-
-
-async def test_an_answer_counts_no_more_once_its_connection_was_ended(bench: Bench) -> None:
-    await bench.draw()
-    drawing = asyncio.create_task(bench.draw())
-    await asyncio.sleep(0.0015)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.fakes.session.FakeSession.abort", lambda _session: None)  # it came too late for that
-        bench.database._found("another")  # as a look does
-        with pytest.raises(OtherLife):
-            await drawing
-    bench.server.open.clear()
-
-
-# --- cancellation ----------------------------------------------------------------------------------------------------
-
-
 async def test_a_statement_whose_caller_is_cancelled_is_aborted(bench: Bench) -> None:
     await bench.draw()  # so that the next one finds an idle connection
-    bench.lose_draws()
-    drawing = asyncio.create_task(bench.draw())
-    await asyncio.sleep(0.1)
+    drawing = await bench.lost_draw()
     assert bench.database.connections == 2
     drawing.cancel()
     await asyncio.wait([drawing])
     assert bench.database.connections == 1
-
-
-async def test_a_caller_that_is_cancelled_as_it_gets_a_connection_hands_it_on(bench: Bench) -> None:
-    async def look_and_cancel_the_next() -> None:
-        await bench.look()
-        following.cancel()
-
-    looking = asyncio.create_task(look_and_cancel_the_next())
-    following = asyncio.create_task(bench.look())
-    await asyncio.wait([looking, following])
-    assert following.cancelled()
-    await bench.look()
-    assert bench.server.connects == 1
 
 
 async def test_a_cancelled_caller_leaves_a_shared_statement_to_the_other_callers(bench: Bench) -> None:
@@ -304,3 +235,74 @@ async def test_under_random_faults_calls_end_in_time_and_no_id_comes_twice(bench
     await asyncio.sleep(60)
     bench.life = await bench.look()
     assert (await bench.draw()).first not in ids
+
+
+# --- lives ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_serves_no_call_for_another_life(bench: Bench) -> None:
+    bench.server.read_back(bench.server.data.copy())
+    for call in (bench.draw(), bench.draw(), bench.database.mark(Mark("a", "t", 1, 1, True), "", bench.life)):
+        with pytest.raises(OtherLife):  # the first connection finds the next life
+            await call
+    assert bench.calls["draw"] == bench.calls["mark"] == 0
+    bench.life = await bench.look()
+    assert await bench.draw() == Drawn(1, 1)
+
+
+async def test_a_look_that_finds_another_life_ends_the_draws_that_are_under_way(bench: Bench) -> None:
+    await bench.draw()
+    drawing = [await bench.lost_draw(), await bench.lost_draw(), asyncio.create_task(bench.draw())]
+    bench.server.read_back(bench.server.data.copy())
+    bench.life = await bench.look()
+    assert list(map(type, await asyncio.gather(*drawing, return_exceptions=True))) == [OtherLife] * 3
+    bench.server.loses = None
+    assert (await bench.draw()).first == 7
+
+
+async def test_an_answer_counts_no_more_once_its_connection_was_ended(bench: Bench) -> None:
+    await bench.draw()
+    drawing = asyncio.create_task(bench.draw())
+    await asyncio.sleep(0.0015)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.fakes.session.FakeSession.abort", lambda _session: None)  # it came too late for that
+        bench.database._found("another")  # as a look does
+        with pytest.raises(OtherLife):
+            await drawing
+    bench.server.open.clear()
+
+
+async def life_of(server: FakeServer) -> str:
+    """The life that a new connection finds."""
+    return await find_life(await fake_connect(server)(ADDRESS, None, 1.0))
+
+
+async def test_all_connections_agree_on_the_word_of_a_life() -> None:
+    server = FakeServer(like_mysql=True)  # the start that it tells is a second off, by turns
+    lives = {*await asyncio.gather(*(life_of(server) for _ in range(5))), await life_of(server)}
+    assert [len(life) for life in lives] == [16]
+    row = server.data.notes[Book.LIVES][server.machine]
+    server.data.notes[Book.LIVES][server.machine] = row._replace(tenure=None)  # a row without a word is no life
+    assert await life_of(server) == server.data.notes[Book.LIVES][server.machine].tenure
+
+
+@pytest.mark.parametrize("what", ["restart", "restore", "wipe", "read_back", "move"])
+async def test_the_life_changes_with_every_event_that_may_take_the_data_back(what: str) -> None:
+    server = FakeServer()
+    before, snapshot = await life_of(server), server.data.copy()
+    assert await life_of(server.copy()) != before == await life_of(server)
+    getattr(server, what)(*([snapshot] if what in ("restore", "read_back") else []))
+    assert await life_of(server) not in (before, "")
+
+
+async def test_the_life_changes_when_the_body_is_taken_in() -> None:
+    server, lives = FakeServer(), []
+    for body, since in (("other", 1), (server.data.ring.body, 4), (server.data.ring.body, 4)):
+        text = Record("ring", 1 + len(lives), "writer", 2, State.DRAWN, (Body(1, body, since),)).dump()
+        lives.append(await life_of(server))
+        server.data.ring = server.data.ring._replace(text=text)
+    lives.append(await life_of(server))
+    assert lives[0] == lives[1] != lives[2] == lives[3]
+    server.data.ring = server.data.ring._replace(text='{"bodies": 1}')
+    with pytest.raises(DatabaseRefused, match="ring record is damaged"):
+        await life_of(server)

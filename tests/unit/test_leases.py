@@ -2,7 +2,6 @@
 
 import asyncio
 from random import Random
-from typing import Self
 
 import pytest
 
@@ -18,39 +17,30 @@ pytestmark = pytest.mark.looptime
 
 
 class Server:
-    """One server with its worker number. What the test does to it has its effect before the test goes on."""
+    """One server with its worker number."""
 
     def __init__(self, bench: Bench, *, refuses: bool = False) -> None:
-        self.bench, self.time = bench, Time()
+        self.bench, self.sight, self.time = bench, bench.sight, Time()
         self.worker = WorkerNumber(bench.sight, self.time.server, Random(1), refuses=refuses)
         self.running = asyncio.create_task(self.worker.run())
 
-    @classmethod
-    async def with_one_in_sight(cls, *, refuses: bool = False) -> Self:
-        bench = await make_bench(seen=False)
-        bench.members[1].looked = bench.clock()
-        await bench.see(bench.members[0])
-        return cls(bench, refuses=refuses)
-
     async def another(self) -> "Server":
-        """Another server on the same databases."""
+        """Another server on the same databases, which will choose the same number."""
         bench = self.bench.another()
         await bench.see()
         return Server(bench)
 
     async def right(self) -> Right:
         """The right that it has after a while."""
-        self.worker.need()
-        await asyncio.sleep(1)
-        right = self.worker.right()
-        assert right is not None, self.worker.trouble
+        right, trouble = await self.now()
+        assert right is not None, trouble
         return right
 
-    async def trouble(self) -> str:
-        """What it has in place of a lease or a renewal, after a while."""
+    async def now(self) -> tuple[Right | None, str]:
+        """The right that it has after a while, and what keeps it from a lease or a renewal."""
         self.worker.need()
         await asyncio.sleep(1)
-        return str(self.worker.trouble)
+        return self.worker.right(), str(self.worker.trouble)
 
     @property
     def lease(self) -> Lease:
@@ -65,13 +55,9 @@ class Server:
         """Let all clocks go on, with looks at the databases in sight."""
         self.time.pass_by(int(seconds * 1000))
         self.bench.clock.now += seconds
-        self.look()
-
-    def look(self) -> None:
-        """Look at the databases again."""
         for member in self.bench.members:
             member.looked = self.bench.clock()
-        self.bench.sight.move()
+        self.sight.move()
 
 
 @pytest.fixture
@@ -86,24 +72,21 @@ async def test_a_lease_stands_on_every_database_and_is_renewed(server: Server) -
     assert server.lease.member.offset == right.number % 2 + 1
     assert not server.worker.is_unprotected
     server.pass_by(RENEWAL)
-    assert await server.right() == right._replace(until_ms=NOW + LEASE_MS + 20_000)
+    assert await server.now() == (right._replace(until_ms=NOW + LEASE_MS + 20_000), "None")
     assert server.highs() == 2 * [NOW + LEASE_MS + 20_000]
-    assert server.worker.trouble is None
 
 
 async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_only_later_times(server: Server) -> None:
-    right = await server.right()
+    right, marks = await server.right(), server.bench.servers[0].data.notes[Book.MARKS]
     server.running.cancel()
-    for row in range(WORKERS):  # all other numbers are taken for an hour
-        if row != right.number:
-            name = f"#worker{row}/{row % 2 + 1}"
-            server.bench.servers[0].data.notes[Book.MARKS][name] = Note(NOW + 3_600_000)
+    taken = {f"#worker{number}/{number % 2 + 1}": Note(NOW + 3_600_000) for number in range(WORKERS)}
+    marks |= {row: note for row, note in taken.items() if row != server.lease.row}
     other = await server.another()
-    assert "hold all 1,024 worker numbers" in await other.trouble()
-    other.time.ms, other.time.steady = NOW + LEASE_MS + 1_001, 100.0 + LEASE_MS / 1000 + 1.001
-    other.bench.sight.move()
-    taken = await other.right()
-    assert (taken.number, taken.after_ms) == (right.number, right.until_ms)
+    assert "hold all 1,024 worker numbers" in (await other.now())[1]
+    other.time.pass_by(LEASE_MS + 1_001)
+    other.sight.move()
+    found = await other.right()
+    assert (found.number, found.after_ms) == (right.number, right.until_ms)
     # a renewal of the earlier holder is refused
     server.running = asyncio.create_task(server.worker.run())
     server.pass_by(LEASE_MS / 1000 + 2)
@@ -112,7 +95,7 @@ async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_onl
 
 
 async def test_two_servers_that_want_one_number_do_not_both_get_it(server: Server) -> None:
-    other = await server.another()  # it chooses the same number
+    other = await server.another()
     other.worker.need()
     assert (await server.right()).number != (await other.right()).number
 
@@ -123,30 +106,25 @@ async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_
     server.bench.lose(second)
     assert server.worker.right() == right
     server.bench.servers[1].freeze()
-    server.bench.sight.enter(second, life)
+    server.sight.enter(second, life)
     assert server.worker.right() is None
-    await asyncio.sleep(1)
-    assert server.worker.right() is None
+    assert (await server.now())[0] is None
     server.bench.servers[1].thaw()
     assert (await server.right()).number == right.number
 
 
-async def test_a_lease_goes_on_to_its_end_while_no_database_can_be_asked(server: Server) -> None:
-    right = await server.right()
+async def test_a_lease_goes_on_to_its_end_where_it_cannot_be_renewed_and_another_one_is_taken(server: Server) -> None:
+    right, own = await server.right(), server.lease.member
     server.bench.lose(*server.bench.members)
     server.pass_by(RENEWAL + 1)
-    assert "in sight" in await server.trouble()
-    assert server.worker.right() == right
-
-
-async def test_another_number_is_leased_where_the_database_of_the_number_stays_away(server: Server) -> None:
-    right, own = await server.right(), server.lease.member
-    server.bench.lose(own)
-    assert await server.right() == right
-    server.pass_by(RENEWAL + 1)
+    still, trouble = await server.now()
+    assert still == right
+    assert "in sight" in trouble
+    other = server.bench.members[2 - own.offset]
+    await server.bench.see(other)
     another = await server.right()
     assert another.number != right.number
-    assert server.lease.member.offset == 3 - own.offset == another.number % 2 + 1
+    assert server.lease.member is other
     assert server.worker.is_unprotected
 
 
@@ -155,21 +133,19 @@ async def test_another_life_or_ring_number_ends_the_lease(server: Server) -> Non
     server.bench.servers[member.offset - 1].restart()
     server.bench.lose(member)
     await server.bench.see(member)
-    second = await server.right()
-    record = server.bench.sight.record
+    second, record = await server.right(), server.sight.record
     assert record is not None
     following = record.next(2)
     for each in server.bench.servers:
         each.data.ring = each.data.ring._replace(stamp=following.stamp, text=following.dump())
-    server.bench.sight.go_by(following)
+    server.sight.go_by(following)
     assert server.worker.right() is None
     assert len({right.number, second.number, (await server.right()).number}) == 3
 
 
 async def test_a_level_that_took_the_tenure_ends_the_lease(server: Server) -> None:
-    right, sight = await server.right(), server.bench.sight
+    right, sight = await server.right(), server.sight
     del server.bench.servers[0].data.notes[Book.MARKS][server.lease.row]
-    assert sight.stamp is not None
     assert await make_level(sight, lives_in_sight(sight))
     assert server.highs() == 2 * [right.until_ms]
     server.pass_by(RENEWAL)
@@ -177,33 +153,28 @@ async def test_a_level_that_took_the_tenure_ends_the_lease(server: Server) -> No
     assert (another.number != right.number, another.until_ms > right.until_ms) == (True, True)
 
 
-async def test_a_floor_of_a_number_counts_as_its_limit() -> None:
-    server = Server(await make_bench(seen=False))
-    for number in range(WORKERS):
-        server.bench.servers[1].data.notes[Book.FLOORS][f"#worker{number}"] = Note(NOW + 1)
-    server.bench.servers[1].data.notes[Book.FLOORS]["#worker8"] = Note(NOW - 1_001)
-    await server.bench.see()
+async def test_a_floor_of_a_number_counts_as_its_limit(server: Server) -> None:
+    floors = {f"#worker{number}": Note(NOW + 1) for number in range(WORKERS)}
+    server.bench.servers[1].data.notes[Book.FLOORS] |= floors | {"#worker8": Note(NOW - 1_001)}
     assert await server.right() == Right(8, NOW - 1_001, NOW + LEASE_MS)
 
 
-async def test_a_lease_that_was_taken_without_all_databases_ends_once_they_are_in_sight() -> None:
-    server = await Server.with_one_in_sight()
-    right = await server.right()
-    assert server.worker.is_unprotected
-    await server.bench.see()
-    assert (await server.right()).number != right.number
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_lease_that_was_taken_without_all_databases_ends_once_they_are_in_sight(refuses: bool) -> None:
+    bench = await make_bench()
+    bench.lose(bench.members[1])
+    server = Server(bench, refuses=refuses)
+    right, trouble = await server.now()
+    assert (right is None, trouble == str(Unverified())) == (refuses, refuses)
+    assert server.worker.is_unprotected is not refuses
+    await bench.see()
+    whole = await server.right()
+    assert right is None or whole.number != right.number
     assert not server.worker.is_unprotected
-
-
-async def test_a_server_that_refuses_takes_no_unprotected_lease_and_renews_none() -> None:
-    server = await Server.with_one_in_sight(refuses=True)
-    assert await server.trouble() == str(Unverified())
-    await server.bench.see()
-    right = await server.right()
-    server.bench.lose(server.bench.members[2 - server.lease.member.offset])
+    bench.lose(bench.members[2 - server.lease.member.offset])
     server.pass_by(RENEWAL)
-    assert await server.trouble() == str(Unverified())
-    assert server.worker.right() == right
+    renewed = whole._replace(until_ms=whole.until_ms + 20_000)
+    assert await server.now() == ((whole, str(Unverified())) if refuses else (renewed, "None"))
 
 
 async def test_nothing_is_leased_while_the_clock_is_ahead_or_looks_are_old(server: Server) -> None:
@@ -211,5 +182,5 @@ async def test_nothing_is_leased_while_the_clock_is_ahead_or_looks_are_old(serve
     server.bench.clock.now += 60
     assert server.worker.right() is None
     server.time.ms += 5_000
-    server.look()
-    assert "ahead of the ticket databases" in await server.trouble()
+    server.pass_by(0)
+    assert "ahead of the ticket databases" in (await server.now())[1]

@@ -19,7 +19,7 @@ from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import Asked
 from tests.unit.test_stamps import NOW, Time
 
-EPOCH = {"epoch": 1_700_000_000_000}
+pytestmark = pytest.mark.looptime
 
 
 class Held(Holder):
@@ -45,107 +45,97 @@ class Bench:
         self.memory = Memory(self.time.server, self.worker, self.instance)
 
     def source(self, kind: str = "snowflake", **parameters: int) -> MemorySource:
-        given = {name: value for name, value in {**EPOCH, **parameters}.items() if name in KINDS[kind].parameters}
-        return self.memory.source("ids", Definition(kind, given))
-
-    def said(self, kind: str, made: object) -> dict[str, Any]:
-        return KINDS[kind].decode(EPOCH, str(made))
+        """The source of a sequence of this kind. parameters: in place of the defaults."""
+        return self.memory.source("ids", Definition(kind, KINDS[kind].complete(parameters, NOW)))
 
 
-def put(source: MemorySource, count: int = 1, *, seconds: float = 2.0) -> Asked:
-    """Ask a source as the desk does."""
-    asked = Asked(count, Shape.LIST)
-    asked.request.deadline = asyncio.get_running_loop().time() + seconds
-    source.ask(asked.request)
-    return asked
+async def take(source: MemorySource, count: int = 1) -> list[Any]:
+    ids: list[Any] = await Asked(source, count, Shape.LIST, 2.0).answer
+    return ids
 
 
-async def test_ids_rise_while_the_clock_goes_back_and_wait_for_it_if_that_is_soon() -> None:
-    bench = Bench()
+async def waits(source: MemorySource) -> asyncio.Future[Any]:
+    """Ask for an id that cannot be had now; return the answer."""
+    asked = Asked(source, seconds=2.0)
+    await asyncio.sleep(0.02)
+    assert not asked.answer.done()
+    return asked.answer
+
+
+def said(made: object) -> tuple[int, int]:
+    """The worker and the time in an id of kind snowflake."""
+    parts = KINDS["snowflake"].decode(KINDS["snowflake"].complete({}, NOW), str(made))
+    return parts["datacenter"] * 32 + parts["worker"], parts["time_ms"]
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+async def test_ids_rise_while_the_clock_goes_back_and_wait_for_it_if_that_is_soon(bench: Bench) -> None:
     source = bench.source()
-    (first,) = await put(source).answer
+    (first,) = await take(source)
     bench.time.ms -= 20
-    waiting, behind = put(source), put(source)
-    assert not waiting.answer.done()
-    assert source._waiting
+    waiting, behind = await waits(source), await waits(source)
     bench.time.ms += 21
-    (second,), (third,) = await waiting.answer, await behind.answer
-    assert first < second < third
+    assert first < await waiting < await behind
     bench.time.ms -= 3_600_000
     with pytest.raises(ClockAhead, match="ms behind its own ids"):
-        await put(source).answer
+        await take(source)
     bench.time.ms += 3_605_000
     with pytest.raises(ClockAhead, match="ahead of the ticket databases"):
-        await put(source).answer
+        await take(source)
 
 
-async def test_a_full_counter_goes_on_into_the_next_moment_which_the_next_id_waits_for() -> None:
-    bench = Bench()
+async def test_a_full_counter_goes_on_into_the_next_moment_which_the_next_id_waits_for(bench: Bench) -> None:
     source = bench.source()
-    ids = [each for _ in range(5) for each in await put(source, 1000).answer]
-    assert {bench.said("snowflake", each)["time_ms"] for each in ids} == {NOW, NOW + 1}
-    waiting = put(source)
+    ids = [each for _ in range(5) for each in await take(source, 1000)]
+    assert {said(each) for each in ids} == {(7, NOW), (7, NOW + 1)}
+    waiting = await waits(source)
     bench.time.ms += 1
-    (last,) = await waiting.answer
-    assert last == max([*ids, last])
+    assert await waiting > max(ids)
     assert len(set(ids)) == 5000
 
 
-async def test_another_number_makes_larger_ids_and_none_of_a_time_that_its_last_holder_had() -> None:
-    bench = Bench()
+async def test_another_number_makes_larger_ids_and_none_of_a_time_that_its_last_holder_had(bench: Bench) -> None:
     source = bench.source()
-    (first,) = await put(source).answer
+    (first,) = await take(source)
     bench.worker.held = Right(3, 0, NOW + 120_000)
-    waiting = put(source)  # an id of this moment would be smaller
-    assert not waiting.answer.done()
+    waiting = await waits(source)  # an id of this moment would be smaller
     bench.time.pass_by(1)
-    (second,) = await waiting.answer
+    second = await waiting
     bench.worker.held = Right(9, NOW + 400, NOW + 120_000)
-    waiting = put(source)
     bench.time.pass_by(399)
-    await asyncio.sleep(0.02)
-    assert not waiting.answer.done()
+    waiting = await waits(source)
     bench.time.pass_by(1)
-    (third,) = await waiting.answer
+    third = await waiting
     assert first < second < third
-    said = [bench.said("snowflake", each) for each in (second, third)]
-    assert [(each["worker"], each["time_ms"]) for each in said] == [(3, NOW + 1), (9, NOW + 401)]
+    assert (said(second), said(third)) == ((3, NOW + 1), (9, NOW + 401))
 
 
-async def test_a_lease_ends_with_its_time() -> None:
-    bench = Bench()
+async def test_a_lease_ends_with_its_time(bench: Bench) -> None:
     source = bench.source()
-    assert bench.worker._needed.is_set()
+    assert bench.worker.is_needed
     bench.time.pass_by(120_000)
-    assert await put(source).answer
+    assert await take(source)
     assert bench.memory.gives
     bench.time.pass_by(1)
-    waiting = put(source)
-    await asyncio.sleep(0.01)
-    assert not waiting.answer.done()
+    waiting = await waits(source)
     bench.worker.held = Right(7, 0, NOW + 240_000)
-    assert await waiting.answer
+    assert await waiting
     bench.worker.held = None
+    with pytest.raises(NoTicketDatabase, match="no worker number yet"):
+        await Asked(source, seconds=0.05).answer
     bench.worker.trouble = NoTicketDatabase("no ticket database is in sight")
     assert not bench.memory.gives
     with pytest.raises(NoTicketDatabase, match="in sight"):
-        await put(source).answer
+        await take(source)
     assert list(bench.memory.warnings()) == ["no ticket database is in sight"]
-    assert await put(bench.source("flake")).answer
+    assert await take(bench.source("flake"))
 
 
-async def test_a_request_that_waits_too_long_is_told_what_it_waited_for() -> None:
-    bench = Bench()
-    bench.worker.held = None
-    source = bench.source()
-    asked = put(source, seconds=0.05)
-    with pytest.raises(NoTicketDatabase, match="no worker number yet"):
-        await asked.answer
-    await source.end()
-
-
-async def test_a_sequence_that_is_looked_up_again_repeats_nothing() -> None:
-    bench = Bench()
+async def test_a_sequence_that_is_looked_up_again_repeats_nothing(bench: Bench) -> None:
     assert bench.source() is bench.source()
     assert bench.source() is not bench.source(epoch=1)
     assert bench.source("uuid7") is not bench.source()
@@ -153,10 +143,9 @@ async def test_a_sequence_that_is_looked_up_again_repeats_nothing() -> None:
 
 async def test_a_number_that_does_not_fit_is_refused() -> None:
     with pytest.raises(Exhausted):
-        await put(Bench(2**40).source("objectid")).answer
+        await take(Bench(2**40).source("objectid"))
 
 
-@pytest.mark.looptime
 async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tried_again() -> None:
     databases, clock = [FakeServer(name) for name in ("db1", "db2")], asyncio.get_running_loop().time
     settings = Settings.model_construct(databases=databases)
