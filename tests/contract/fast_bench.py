@@ -1,11 +1,14 @@
 """An HTTP server on 127.0.0.1 in front of a desk that the test answers for, and a client that sends bytes."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import socket
 from typing import Any
 
+from starlette import requests
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from app.access import Access
@@ -63,19 +66,13 @@ class Application:
         self.gate.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.got.append(f"{scope['method']} {scope['path']}")
-        size, has_more = 0, True
-        while has_more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            size, has_more = size + len(message["body"]), message["more_body"]
-        await self.gate.wait()
-        accept = dict(scope["headers"]).get(b"accept", b"").decode()
-        body = json.dumps({"app": scope["path"], "size": size, "accept": accept}).encode()
-        headers = [(b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        request = requests.Request(scope, receive)
+        self.got.append(f"{request.method} {request.url.path}")
+        with contextlib.suppress(requests.ClientDisconnect):
+            size = len(await request.body())
+            await self.gate.wait()
+            told = {"app": request.url.path, "size": size, "accept": request.headers.getlist("accept")}
+            await JSONResponse(told)(scope, receive, send)
 
 
 class Client(Wire):

@@ -42,13 +42,13 @@ class HAProxy(Process):
         ports |= {f"{number}": port for number, port in enumerate(servers, 1)}
         ports |= {f"{number}_REDIS": port for number, port in enumerate(redis, 1)}
         ports |= {"FRONT_REDIS": self.redis_port} if redis else {}
-        self._settings = {name: f"127.0.0.1:{port}" for name, port in ports.items()} | settings
-        self._settings["PUBLIC_TLS_PORT"] = str(self.tls_port)
+        wanted = {name: f"127.0.0.1:{port}" for name, port in ports.items()} | {"PUBLIC_TLS_PORT": str(self.tls_port)}
+        self._settings = {f"TICKETS_DEPLOY_{name}": value for name, value in (wanted | settings).items()}
 
     def start(self) -> None:
         """Start it, and return when it listens."""
-        settings = {f"TICKETS_DEPLOY_{name}": value for name, value in self._settings.items()}
-        self.launch([find("haproxy", "haproxy"), "-db", "-f", DEPLOY / "haproxy/haproxy.cfg"], os.environ | settings)
+        command = find("haproxy", "haproxy"), "-db", "-f", DEPLOY / "haproxy/haproxy.cfg"
+        self.launch(command, os.environ | self._settings)
         self.until(lambda: bool(self.states("ticket-servers")), "to listen")
 
     def states(self, backend: str) -> list[str]:
