@@ -28,7 +28,7 @@ async def samples(http: Bench) -> list[str]:
     return (await http.get("/metrics")).text.splitlines()
 
 
-async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pair_of_nothing(http: Bench) -> None:
+async def test_a_server_warns_until_its_databases_are_level_or_if_it_has_only_one_but_not_if_it_is_embedded(http: Bench) -> None:
     assert {database for _, database, _ in await warned(http)} == {"db1:3306", "db2:3306"}
     assert all("before this warning ends" in reason for *_, reason in await warned(http))
     await asyncio.sleep(10)
@@ -40,6 +40,8 @@ async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pai
     async with running(databases=()) as embedded:
         told = (await embedded.get("/healthz")).json()
         assert (told["status"], told["embedded"]) == ("pass", True)
+    async with running(count=1) as alone:
+        assert any(reason.startswith("unprotected: it is the only") for *_, reason in await warned(alone))
 
 
 @pytest.mark.parametrize("refuses", [False, True])
