@@ -28,7 +28,9 @@ async def samples(http: Bench) -> list[str]:
     return (await http.get("/metrics")).text.splitlines()
 
 
-async def test_a_server_warns_until_its_databases_are_level_or_if_it_has_only_one_but_not_if_it_is_embedded(http: Bench) -> None:
+async def test_a_server_warns_until_its_databases_are_level_or_if_it_has_only_one_but_not_if_it_is_embedded(
+    http: Bench,
+) -> None:
     assert {database for _, database, _ in await warned(http)} == {"db1:3306", "db2:3306"}
     assert all("before this warning ends" in reason for *_, reason in await warned(http))
     await asyncio.sleep(10)

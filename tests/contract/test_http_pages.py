@@ -12,8 +12,6 @@ from app.tickets.sight import Status
 from app.version import VERSION
 from tests.contract.http_bench import Bench, running
 
-pytestmark = pytest.mark.looptime
-
 HOSTILE = '<script>alert("1")</script>&\''
 REPLACED = "Runbook: Replace a ticket database ( docs/operations/replace-a-database.md )"
 

@@ -21,7 +21,6 @@ from tests.contract.http_bench import Raw, RedisBench, until
         b"*2\r\n$4000\r\n%b\r\n$99\r\n" % (b"x" * 4_000),
         b"*1\r\n" * 1_000,
         b"*-1x\r\n",
-        b"*1\r\n$-5\r\n",
         b"x" * 10_000,
         b"*1\r\n$4\r\nPINGxx",
     ],

@@ -24,8 +24,6 @@ from tests.servers_shared import SharedServers
 from tests.ticketd import TicketServer
 
 UP, DOWN = "UP", "DOWN"
-DRAIN = 60
-"""Seconds for which a server goes on serving after SIGTERM: a busy HAProxy takes some to notice."""
 
 
 class HAProxy(Process):
@@ -69,7 +67,8 @@ def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
     """Three servers on an odd and an even ticket database."""
     databases = [shared_servers.database("mariadb", offset=offset, increment=2) for offset in (1, 2)]
     with ExitStack() as stack:
-        wanted = (TicketServer(databases, speaks_redis=True, drain_seconds=DRAIN) for _ in range(3))
+        # a busy HAProxy takes some seconds to notice that a server drains
+        wanted = (TicketServer(databases, speaks_redis=True, drain_seconds=60) for _ in range(3))
         started = [stack.enter_context(server) for server in wanted]
         started[0].request("PUT", "/sequence/photos").raise_for_status()
         for server in started:

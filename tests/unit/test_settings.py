@@ -25,8 +25,7 @@ def error_of(environment: dict[str, str], flags: dict[str, str | None] | None = 
 
 def test_nothing_set_is_the_embedded_pair_on_loopback_with_the_defaults_of_the_contract() -> None:
     settings = load({}, {})
-    assert settings.is_embedded
-    assert settings.is_local
+    assert (settings.is_embedded, settings.is_local) == (True, True)
     assert (settings.host, settings.port, settings.redis_port) == ("127.0.0.1", 8000, None)
     assert (settings.request_timeout, settings.database_timeout, settings.probe_interval) == (2.0, 0.5, 1.0)
     assert (settings.drain_seconds, settings.reserve_seconds, settings.max_connections) == (5.0, 0.0, None)
