@@ -17,14 +17,9 @@ from app.http.fast import HttpServer
 from app.tickets.request import Block, Request, Shape
 from tests.contract.http_bench import DEADLINE, Wire
 
-Answer = tuple[int, dict[str, str], Any]  # status, header fields, and body
-
 
 class FakeDesk:
-    """Answers at once, or, while `is_held`, when the test says so. It knows `photos`, made as `Photos`.
-
-    It is also what the server wants of the source and of the catalog's entry of `photos`.
-    """
+    """Answers at once, or, while `is_held`, when the test says so. It also is the source and the entry of `photos`."""
 
     increment, sequence, name = 2, "Photos", "Photos"
 
@@ -78,8 +73,8 @@ class Application:
 class Client(Wire):
     """A connection that sends requests and reads answers."""
 
-    async def answer(self) -> Answer:
-        """Return the next answer."""
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        """Return the status, the header fields and the body of the next answer."""
         async with asyncio.timeout(DEADLINE):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
@@ -87,7 +82,7 @@ class Client(Wire):
         is_json = body and "json" in fields.get("content-type", "json")
         return int(first.split()[1]), fields, json.loads(body) if is_json else body
 
-    async def ask(self, data: bytes) -> Answer:
+    async def ask(self, data: bytes) -> tuple[int, dict[str, str], Any]:
         self.send(data)
         return await self.answer()
 

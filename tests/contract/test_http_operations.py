@@ -14,7 +14,6 @@ PROMETHEUS = {"accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/p
 OPEN = {"/livez", "/readyz", "/healthz"}
 PATHS = {"/ticket/{sequence}", "/block/{sequence}", "/sequence", "/sequence/{sequence}", "/sequence/{sequence}/bump",
          "/decode", "/decode/{sequence}/{id}", "/metrics", *OPEN}  # fmt: skip
-NARROW = (1 << 32) - 1
 
 
 async def warned(http: Bench) -> list[tuple[str | None, str | None, str]]:
@@ -72,8 +71,8 @@ async def test_readyz_and_healthz_while_databases_go(refuses: bool) -> None:
 async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of(http: Bench) -> None:
     await http.make("a_year", kind="instagram32", epoch=int(NOW * 1000))
     for server in http.servers:
-        server.add("nearly", 32, NARROW - 100)
-        server.add("over", 32, NARROW)
+        server.add("nearly", 32, 2**32 - 101)
+        server.add("over", 32, 2**32 - 1)
     http.ahead = 300 * 86_400.0
     await asyncio.sleep(20)
     found = await warned(http)
@@ -85,7 +84,7 @@ async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of(http
     assert 'tickets_headroom{database="db1:3306",sequence="nearly"} 50.0' in lines
     assert "tickets_clock_ahead_seconds 2.592e+07" in lines
     for number in range(120):
-        http.servers[0].add(f"over{number}", 32, NARROW)
+        http.servers[0].add(f"over{number}", 32, 2**32 - 1)
     await asyncio.sleep(20)
     found = await warned(http)
     assert sum(sequence is not None for sequence, *_ in found) == 100

@@ -13,7 +13,7 @@ from app.log import Writer, set_up
 @pytest.fixture(autouse=True)
 def _put_back() -> Iterator[None]:
     """Put back the log of pytest."""
-    loggers = [logging.getLogger(), logging.getLogger("uvicorn"), logging.getLogger("asyncio")]
+    loggers = map(logging.getLogger, ("root", "uvicorn", "asyncio"))
     before = [(each, each.level, each.handlers[:]) for each in loggers]
     yield
     logging.captureWarnings(capture=False)

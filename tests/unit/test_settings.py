@@ -110,7 +110,6 @@ def test_a_value_that_cannot_be_used_stops_with_what_is_wanted(settings: str, wa
 
 
 ONE = URLS.partition(",")[0]
-OF_KUBERNETES = "tcp://10.96.0.1:1"
 URLS_WANTED = "; expected URLs of the ticket databases in the order of their offsets"
 
 
@@ -131,8 +130,8 @@ def test_other_mistakes_stop_the_start_as_well() -> None:
         wanted = f"{name}: there is no such setting; the nearest one is TICKETS_TOKENS: rename it"
         assert error_of({name: SECRET}).startswith(wanted)
     for name in ("TICKETS_PORT", "TICKETS_HOST", "TICKETS_REDIS_PORT"):
-        line = error_of({name: OF_KUBERNETES})
-        assert line.startswith(f"{name} is {OF_KUBERNETES!r}; expected ")
+        line = error_of({name: "tcp://10.96.0.1:1"})
+        assert line.startswith(f"{name} is 'tcp://10.96.0.1:1'; expected ")
         assert "enableServiceLinks: false" in line
 
 
