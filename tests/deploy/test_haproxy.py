@@ -77,6 +77,7 @@ def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
         yield started
 
 
+@pytest.mark.timeout(300)
 def test_no_request_is_lost_while_a_server_is_killed_and_another_drains(servers: list[TicketServer]) -> None:
     """A server that drains is out before it ends. Redis clients draw through HAProxy as well, and it counts."""
     draining, killed, _ = servers
