@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.redis import door
-from tests.contract import fast_bench, http_bench, redis_bench
+from tests.contract import fast_bench, http_bench
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ async def http(virtual_time: object) -> AsyncIterator[http_bench.Bench]:
 
 
 @pytest.fixture
-async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[redis_bench.Bench]:
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[http_bench.RedisBench]:
     """The door of the Redis protocol on two databases."""
     monkeypatch.setattr(door, "SWEEP", 0.05)
-    bench = redis_bench.Bench()
+    bench = http_bench.RedisBench()
     bench.service.start()
     await bench.door.accept_on([bench.socket])
     await bench.settle(2)
@@ -32,7 +32,7 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[redis_bench.Be
 
 
 @pytest.fixture
-async def raw(bench: redis_bench.Bench) -> redis_bench.Raw:
+async def raw(bench: http_bench.RedisBench) -> http_bench.Raw:
     """A client of the Redis protocol."""
     return await bench.raw()
 

@@ -1,11 +1,14 @@
 """An HTTP server on 127.0.0.1 in front of a desk that the test answers for, and a client that sends bytes."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import socket
 from typing import Any
 
+from starlette import requests
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from app.access import Access
@@ -14,14 +17,9 @@ from app.http.fast import HttpServer
 from app.tickets.request import Block, Request, Shape
 from tests.contract.http_bench import DEADLINE, Wire
 
-Answer = tuple[int, dict[str, str], Any]  # status, header fields, and body
-
 
 class FakeDesk:
-    """Answers at once, or, while `is_held`, when the test says so. It knows `photos`, made as `Photos`.
-
-    It is also what the server wants of the source and of the catalog's entry of `photos`.
-    """
+    """Answers at once, or, while `is_held`, when the test says so. It also is the source and the entry of `photos`."""
 
     increment, sequence, name = 2, "Photos", "Photos"
 
@@ -63,26 +61,20 @@ class Application:
         self.gate.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.got.append(f"{scope['method']} {scope['path']}")
-        size, has_more = 0, True
-        while has_more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            size, has_more = size + len(message["body"]), message["more_body"]
-        await self.gate.wait()
-        accept = dict(scope["headers"]).get(b"accept", b"").decode()
-        body = json.dumps({"app": scope["path"], "size": size, "accept": accept}).encode()
-        headers = [(b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        request = requests.Request(scope, receive)
+        self.got.append(f"{request.method} {request.url.path}")
+        with contextlib.suppress(requests.ClientDisconnect):
+            size = len(await request.body())
+            await self.gate.wait()
+            told = {"app": request.url.path, "size": size, "accept": request.headers.getlist("accept")}
+            await JSONResponse(told)(scope, receive, send)
 
 
 class Client(Wire):
     """A connection that sends requests and reads answers."""
 
-    async def answer(self) -> Answer:
-        """Return the next answer."""
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        """Return the status, the header fields and the body of the next answer."""
         async with asyncio.timeout(DEADLINE):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
@@ -90,7 +82,7 @@ class Client(Wire):
         is_json = body and "json" in fields.get("content-type", "json")
         return int(first.split()[1]), fields, json.loads(body) if is_json else body
 
-    async def ask(self, data: bytes) -> Answer:
+    async def ask(self, data: bytes) -> tuple[int, dict[str, str], Any]:
         self.send(data)
         return await self.answer()
 

@@ -1,7 +1,8 @@
-"""A service on fake ticket databases in this process, and the HTTP application in front of it, on virtual time."""
+"""A service on fake ticket databases in this process, behind the HTTP application or the Redis protocol."""
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,12 +13,13 @@ import httpx
 import jsonschema_rs
 
 from app.access import Access
-from app.connections import Tally
+from app.connections import Connections, Tally
 from app.databases.address import Address
 from app.databases.database import Database
 from app.http.api import make_api
 from app.operations.report import Report
 from app.operations.watch import Seen
+from app.redis.door import RedisDoor
 from app.service import Service
 from app.settings import Settings
 from tests.fakes.server import FakeServer
@@ -53,6 +55,20 @@ class Wire:
                 return await self.reader.read()
             except ConnectionError:
                 return b""
+
+
+class Raw(Wire):
+    """A client of the Redis protocol, which sends commands and reads the lines of their replies."""
+
+    async def lines(self, count: int) -> list[bytes]:
+        """Return the next lines, without their ends; empty ones where the server has closed the connection."""
+        async with asyncio.timeout(DEADLINE):
+            return [(await self.reader.readline()).rstrip(b"\r\n") for _ in range(count)]
+
+    async def ask(self, *commands: str) -> list[bytes]:
+        """Send inline commands, and return the first line of each reply. All but the last reply have one line only."""
+        self.send("".join(f"{command}\r\n" for command in commands).encode())
+        return await self.lines(len(commands))
 
 
 class Served:
@@ -120,6 +136,20 @@ class Bench(Served):
             schema = {**said["content"][media].get("schema", {}), "components": document["components"]}
             value = answer.json() if "json" in media else answer.text
             jsonschema_rs.validate(schema, value)
+
+
+class RedisBench(Served):
+    """A door of the Redis protocol on a real port."""
+
+    def __init__(self) -> None:
+        super().__init__(request_timeout=40.0, database_timeout=20.0)
+        self.connections = Connections(100, self.tally)
+        self.door = RedisDoor(self.service, self.access, self.tally, self.connections, self.watch, timeout=40.0)
+        self.socket, self.raws = socket.create_server(("127.0.0.1", 0)), list[Raw]()
+
+    async def raw(self) -> Raw:
+        self.raws.append(Raw(*await asyncio.open_connection(*self.socket.getsockname())))
+        return self.raws[-1]
 
 
 @asynccontextmanager

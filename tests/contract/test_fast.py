@@ -66,7 +66,7 @@ OTHERS = [
 async def test_what_is_not_plain_is_fastapis_and_the_next_request_is_ours(client: Client, data: bytes) -> None:
     told = (await client.ask(data + PHOTOS))[2]
     assert "app" in told
-    assert told["accept"] != "text/plain"  # trailers are no headers
+    assert told["accept"] != ["text/plain"]  # trailers are no headers
     assert (await client.answer())[2]["id"] == 1
 
 
@@ -101,10 +101,8 @@ async def test_who_watches_sees_path_status_and_trace_but_no_token(fast: Bench, 
     asked = with_token(USER, f"traceparent: {PARENT}").replace(b"photos", b"photos?count=2")
     for _ in range(2):  # read by the parser, and known
         await client.ask(asked)
-    for each in seen:
-        assert (each.what, each.status, each.client) == ("GET /ticket/photos?count=2", "200", "127.0.0.1")
-        assert (each.sequence, each.traceparent) == ("photos", PARENT)
-    assert len(seen) == 2
+    assert [each[:5] for each in seen] == [("http", "GET /ticket/photos?count=2", "photos", "127.0.0.1", "200")] * 2
+    assert {each.traceparent for each in seen} == {PARENT}
     assert USER not in repr(seen)
 
 

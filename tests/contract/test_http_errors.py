@@ -1,8 +1,9 @@
 """The contract's table of errors, row by row, and who may ask for what."""
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,9 +11,6 @@ from app.databases.record import State
 from tests.contract.http_bench import ADMIN, USER, Bench, problem, running
 
 pytestmark = pytest.mark.looptime
-
-Row = tuple[int, str, str, str, dict[str, Any], Callable[[Bench], Awaitable[Any]] | None]
-"""Status, code, a part of the detail, the request and its body, and what is done first."""
 
 
 async def down(http: Bench, left: int) -> None:
@@ -47,14 +45,11 @@ async def growing(http: Bench) -> None:
 
 
 async def defect(http: Bench) -> None:
-    async def fails(_name: str) -> None:
-        raise RuntimeError("a secret")
-
-    http.report.sequence = fails  # type: ignore[assignment]
+    http.report.sequence = Mock(side_effect=RuntimeError("a secret"))  # type: ignore[method-assign]
 
 
 DRAW, BUMP = "GET /ticket/photos", "POST /sequence/photos/bump"
-ROWS: list[Row] = [
+ROWS: list[Any] = [
     (404, "no-such-sequence", "PUT /sequence/photo makes", "GET /ticket/photo", {}, None),
     (404, "not-found", "no such page", "GET /tickets/photos", {}, None),
     (404, "not-found", "no such page", "GET /ticket/photos/", {}, None),
@@ -73,11 +68,12 @@ ROWS: list[Row] = [
     (503, "not-confirmed", "db2", BUMP, {"json": {"above": 100}}, lambda http: down(http, 1)),
     (503, "growing", "grow", DRAW, {}, growing),
 ]
+"""Status, code, a part of the detail, the request and its body, and what is done first."""
 OPTIONS: dict[str, dict[str, Any]] = {"out-of-time": {"request_timeout": 0.2}, "unverified": {"unverified": "refuse"}}
 
 
 @pytest.mark.parametrize("row", ROWS)
-async def test_row(row: Row) -> None:
+async def test_row(row: Any) -> None:
     status, code, says, request_line, body, prepare = row
     async with running(**OPTIONS.get(code, {})) as http:
         if prepare is not None:
@@ -96,10 +92,8 @@ async def test_a_large_body_is_refused_also_where_its_length_is_not_said(http: B
     problem(await http.call("PUT", "/sequence/a", content=pieces(), headers=as_json), 413, "bad-request")
 
 
-READING = (
-    *("/", "/static/status.css", "/static/status.js", "/metrics", "/docs", "/openapi.json", "/no-such-page"),
-    *("/sequence", "/sequence/photos", "/decode/photos/1"),
-)
+PAGES = "/", "/static/status.css", "/metrics", "/docs", "/openapi.json", "/no-such-page"
+DATA = "/sequence", "/sequence/photos", "/decode/photos/1", "/ticket/photos", "/block/photos?size=2"
 CHANGES: list[tuple[str, str, Any]] = [("PUT", "/sequence/photos", {}), ("POST", "/sequence/photos/bump", {"above": 1})]
 BASIC = {"authorization": "Basic " + b64encode(f"me:{USER}".encode()).decode()}
 
@@ -108,7 +102,7 @@ async def test_where_tokens_are_set_each_request_needs_one_that_may(http: Bench)
     http.access.replace([USER], [ADMIN])
     for path in ("/livez", "/readyz", "/healthz"):
         assert (await http.get(path)).status_code == 200
-    for path in (*READING, "/ticket/photos", "/block/photos?size=2"):
+    for path in (*PAGES, *DATA):
         for token in (None, "wrong-token-of-tests", ""):
             answer = await http.get(path, token=token)
             problem(answer, 401, "unauthenticated")

@@ -14,7 +14,6 @@ PROMETHEUS = {"accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/p
 OPEN = {"/livez", "/readyz", "/healthz"}
 PATHS = {"/ticket/{sequence}", "/block/{sequence}", "/sequence", "/sequence/{sequence}", "/sequence/{sequence}/bump",
          "/decode", "/decode/{sequence}/{id}", "/metrics", *OPEN}  # fmt: skip
-NARROW = (1 << 32) - 1
 
 
 async def warned(http: Bench) -> list[tuple[str | None, str | None, str]]:
@@ -28,7 +27,9 @@ async def samples(http: Bench) -> list[str]:
     return (await http.get("/metrics")).text.splitlines()
 
 
-async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pair_of_nothing(http: Bench) -> None:
+async def test_a_server_warns_until_its_databases_are_level_or_if_it_has_only_one_but_not_if_it_is_embedded(
+    http: Bench,
+) -> None:
     assert {database for _, database, _ in await warned(http)} == {"db1:3306", "db2:3306"}
     assert all("before this warning ends" in reason for *_, reason in await warned(http))
     await asyncio.sleep(10)
@@ -40,6 +41,8 @@ async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pai
     async with running(databases=()) as embedded:
         told = (await embedded.get("/healthz")).json()
         assert (told["status"], told["embedded"]) == ("pass", True)
+    async with running(count=1) as alone:
+        assert any(reason.startswith("unprotected: it is the only") for *_, reason in await warned(alone))
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -68,8 +71,8 @@ async def test_readyz_and_healthz_while_databases_go(refuses: bool) -> None:
 async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of(http: Bench) -> None:
     await http.make("a_year", kind="instagram32", epoch=int(NOW * 1000))
     for server in http.servers:
-        server.add("nearly", 32, NARROW - 100)
-        server.add("over", 32, NARROW)
+        server.add("nearly", 32, 2**32 - 101)
+        server.add("over", 32, 2**32 - 1)
     http.ahead = 300 * 86_400.0
     await asyncio.sleep(20)
     found = await warned(http)
@@ -81,7 +84,7 @@ async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of(http
     assert 'tickets_headroom{database="db1:3306",sequence="nearly"} 50.0' in lines
     assert "tickets_clock_ahead_seconds 2.592e+07" in lines
     for number in range(120):
-        http.servers[0].add(f"over{number}", 32, NARROW)
+        http.servers[0].add(f"over{number}", 32, 2**32 - 1)
     await asyncio.sleep(20)
     found = await warned(http)
     assert sum(sequence is not None for sequence, *_ in found) == 100

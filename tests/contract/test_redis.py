@@ -8,8 +8,7 @@ import redis.exceptions
 
 from app.errors import Draining, NoAnswer, OutOfTime, Unverified
 from app.redis import replies
-from tests.contract.http_bench import DEADLINE, USER
-from tests.contract.redis_bench import Bench, Raw
+from tests.contract.http_bench import DEADLINE, USER, Raw, RedisBench
 
 INCR = b"*2\r\n$4\r\nINCR\r\n$6\r\nphotos\r\n"
 
@@ -31,7 +30,9 @@ async def test_tickets_lists_and_blocks_in_the_order_of_the_commands(raw: Raw) -
     assert (await raw.lines(3))[1:] == [b":2", b":500"]
 
 
-async def test_pipelines_and_commands_of_many_clients_share_draws_and_each_has_its_own_tickets(bench: Bench) -> None:
+async def test_pipelines_and_commands_of_many_clients_share_draws_and_each_has_its_own_tickets(
+    bench: RedisBench,
+) -> None:
     raws = [await bench.raw() for _ in range(20)]
     for raw in raws:
         raw.send(b"TICKET.TAKE photos COUNT 3\r\n" + INCR * 200)  # more than one row of 128
@@ -42,7 +43,7 @@ async def test_pipelines_and_commands_of_many_clients_share_draws_and_each_has_i
     assert bench.tally.in_flight == 0
 
 
-async def test_a_kind_that_gives_few_ids_at_once_answers_a_long_pipeline(bench: Bench, raw: Raw) -> None:
+async def test_a_kind_that_gives_few_ids_at_once_answers_a_long_pipeline(bench: RedisBench, raw: Raw) -> None:
     await bench.service.catalog.create("small", "instagram32", {})
     raw.send(INCR.replace(b"6\r\nphotos", b"5\r\nsmall") * 17 + b"PING\r\n")  # each database has 16 in a second
     *ids, pong = await raw.lines(18)
@@ -69,13 +70,13 @@ async def test_a_kind_that_gives_few_ids_at_once_answers_a_long_pipeline(bench: 
         ("EXISTS " + "p " * 250, b"-ERR wrong number of arguments for 'exists'"),
     ],
 )
-async def test_an_error_leaves_the_connection_usable(bench: Bench, raw: Raw, command: str, says: bytes) -> None:
+async def test_an_error_leaves_the_connection_usable(bench: RedisBench, raw: Raw, command: str, says: bytes) -> None:
     error, pong = await raw.ask(command, "PING")
     assert error.startswith(says)
     assert (pong, bench.drawn) == (b"+PONG", [0, 0])
 
 
-async def test_a_kind_with_shards_takes_a_key(bench: Bench, raw: Raw) -> None:
+async def test_a_kind_with_shards_takes_a_key(bench: RedisBench, raw: Raw) -> None:
     await bench.service.catalog.create("likes", "instagram", {})
     for option in ("KEY 31341", "SHARD 5"):
         assert await raw.ask(f"TICKET.TAKE likes {option}") == [b"*1"]
@@ -86,7 +87,7 @@ async def test_a_kind_with_shards_takes_a_key(bench: Bench, raw: Raw) -> None:
     assert large.startswith(b"-ERR shard is a whole number")
 
 
-async def test_exists_counts_and_draws_nothing(bench: Bench, raw: Raw) -> None:
+async def test_exists_counts_and_draws_nothing(bench: RedisBench, raw: Raw) -> None:
     asked = [f"EXISTS {name}" for name in ("photos", "nothing", "PHOTOS", "1bad", "PING")]
     assert await raw.ask(*asked, "PING") == [b":1", b":0", b":1", b":0", b":0", b"+PONG"]
     assert bench.drawn == [0, 0]
@@ -102,7 +103,7 @@ async def test_a_transaction_draws_in_exec_only(raw: Raw) -> None:
     assert await raw.ask("MULTI", "DISCARD") == [b"+OK", b"+OK"]
 
 
-async def test_tokens(bench: Bench, raw: Raw) -> None:
+async def test_tokens(bench: RedisBench, raw: Raw) -> None:
     bench.access.replace([USER], [])
     closed = "INCR photos", "INCRBY photos 1", "EXISTS photos", "INFO", "NONSENSE", "ECHO a"
     assert set(await raw.ask(*closed)) == {b"-NOAUTH Authentication required."}
@@ -115,7 +116,7 @@ async def test_tokens(bench: Bench, raw: Raw) -> None:
     assert all(USER not in each.what for each in bench.seen)
 
 
-async def test_quit_and_what_a_web_page_sends(bench: Bench) -> None:
+async def test_quit_and_what_a_web_page_sends(bench: RedisBench) -> None:
     for data, answer in ((b"QUIT\r\n", b"+OK\r\n"), (b"POST / HTTP/1.1\r\n", b""), (b"Host: a\r\n", b"")):
         raw = await bench.raw()
         raw.send(data + INCR)
@@ -129,7 +130,7 @@ def test_what_http_answers_with_503_is_tryagain() -> None:
         assert b"10.0.0.1" not in replies.refusal("photos", error)
 
 
-async def test_an_exhausted_sequence_gives_its_last_tickets_one_by_one(bench: Bench, raw: Raw) -> None:
+async def test_an_exhausted_sequence_gives_its_last_tickets_one_by_one(bench: RedisBench, raw: Raw) -> None:
     for offset, server in enumerate(bench.servers, 1):
         server.add("brief", bits=32)
         server.data.counters["brief"].last = 2**32 - 1 - 8 + offset
@@ -141,7 +142,7 @@ async def test_an_exhausted_sequence_gives_its_last_tickets_one_by_one(bench: Be
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-async def test_redis_py_connects_and_draws(bench: Bench, protocol: int) -> None:
+async def test_redis_py_connects_and_draws(bench: RedisBench, protocol: int) -> None:
     bench.access.replace([USER], [])
     port = bench.socket.getsockname()[1]
     async with (

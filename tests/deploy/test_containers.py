@@ -30,10 +30,9 @@ class Front(DockerCompose):
         for name in (*COPIED, *MORE):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        published = json.dumps([f"127.0.0.1:{self.port}:8000"])
-        (folder / "port.yml").write_text(f"services: {{haproxy: {{ports: !override {published}}}}}\n")
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        (folder / "port.yml").write_text(f'services: {{haproxy: {{ports: !override ["127.0.0.1:{port}:8000"]}}}}\n')
         (folder / ".env").write_text(f"COMPOSE_PROJECT_NAME=tickets-{secrets.token_hex(4)}\n")
         files = ["docker-compose.yml", "port.yml"]
         super().__init__(folder, files, build=True, wait=True, env_file=".env", docker_command_path="docker")

@@ -9,8 +9,7 @@ from app.errors import TicketError
 
 
 def test_so_many_are_served_32_more_get_one_answer_and_the_rest_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    tally = Tally()
-    connections = Connections(2, tally)
+    connections = Connections(2, tally := Tally())
     admitted = [connections.admit() for _ in range(2 + FOR_ONE_ANSWER + 3)]
     assert admitted == [Admission.SERVED] * 2 + [Admission.ONE_ANSWER] * 32 + [Admission.REFUSED] * 3
     assert (tally.client_connections, tally.connections_refused, len(caplog.records)) == (34, 35, 1)

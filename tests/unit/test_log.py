@@ -13,7 +13,7 @@ from app.log import Writer, set_up
 @pytest.fixture(autouse=True)
 def _put_back() -> Iterator[None]:
     """Put back the log of pytest."""
-    loggers = [logging.getLogger(), logging.getLogger("uvicorn"), logging.getLogger("asyncio")]
+    loggers = map(logging.getLogger, ("root", "uvicorn", "asyncio"))
     before = [(each, each.level, each.handlers[:]) for each in loggers]
     yield
     logging.captureWarnings(capture=False)
@@ -39,7 +39,7 @@ def written(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().err.splitlines()
 
 
-def test_text_is_one_line_for_each_event_with_fields_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_event_is_one_line_of_text_or_one_object_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("info", "text")
     first, foreign, second, failed = written(capsys)
     assert first.endswith("Z INFO drew 3 tickets path='/a b' empty='' ms=0.5")
@@ -47,14 +47,11 @@ def test_text_is_one_line_for_each_event_with_fields_and_traceback(capsys: pytes
     assert second.endswith(r"Z WARNING 'é\nINFO of the client'")
     assert "Z ERROR failed traceback='Traceback (most recent call last):\\n" in failed
     assert failed.endswith(r"ValueError: first\nsecond'")
-
-
-def test_json_is_one_object_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("info", "json")
-    first, _, second, failed = map(json.loads, written(capsys))
-    assert first.pop("time").endswith("Z")
-    told = {"level": "info", "logger": "app.a", "message": "drew 3 tickets"}
-    assert first == told | {"path": "/a b", "empty": "", "ms": 0.5}
+    told, _, second, failed = map(json.loads, written(capsys))
+    assert told.pop("time").endswith("Z")
+    fields = {"path": "/a b", "empty": "", "ms": 0.5}
+    assert told == {"level": "info", "logger": "app.a", "message": "drew 3 tickets"} | fields
     assert (second["level"], second["message"]) == ("warning", "é\nINFO of the client")
     assert failed["traceback"].endswith("ValueError: first\nsecond")
 

@@ -121,9 +121,8 @@ def test_decode_and_sql(capsys: pytest.CaptureFixture[str]) -> None:
         return capsys.readouterr().out.splitlines()
 
     (line,) = lines(f"decode --kind instagram {INSTAGRAM}")
-    of_time = {"time": "2020-01-09T21:07:01.721Z", "time_ms": 1578604021721}
     known = {"sequence": None, "kind": "instagram", "id_str": INSTAGRAM, "shard": 1001, "counter": 809}
-    assert json.loads(line) == known | of_time
+    assert json.loads(line) == known | {"time": "2020-01-09T21:07:01.721Z", "time_ms": 1578604021721}
     (line,) = lines(f"decode --kind instagram --epoch 0 {INSTAGRAM}")
     assert json.loads(line)["time_ms"] == 1578604021721 - 1314220021721
     assert [json.loads(line)["offset"] for line in lines("decode --increment 2 7")] == [1]

@@ -96,7 +96,7 @@ def test_bump_is_forced_near_the_end(ticketd: Commands) -> None:
     assert int(ticketd("take", "groups").out) > 2**63 - 1000
 
 
-def test_tokens(ticketd: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tokens_and_no_answer(ticketd: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for token, command, status, said in (
         (USER, "take", 0, ""),
         (USER, "create", 1, "403: "),
@@ -105,6 +105,7 @@ def test_tokens(ticketd: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         (tmp_path / "user").write_text(token)
         ran = ticketd(command, "photos", "--token-file", str(tmp_path / "user"))
         assert (ran.status, said in ran.err) == (status, True)
+    assert "no answer: Connection refused" in ticketd("list", "--url", "http://127.0.0.1:1").err
     monkeypatch.delenv("TICKETD_TOKEN_FILE")
     status, _, err = ticketd("take", "photos")
     assert (status, "401: " in err, "--token-file FILE" in err) == (1, True, True)
@@ -162,7 +163,3 @@ def test_a_foreign_or_endless_answer_is_one_printable_line_and_no_proxy_is_asked
     assert (status, out, err.count("\n"), err.startswith("ticketd: ")) == (1, "", 1, True)
     assert (said in err, ADMIN in err) == (True, False)
     assert stranger.asked == [("POST", "/below/ticket/photos?count=1", f"Bearer {ADMIN}")]
-
-
-def test_no_answer(ticketd: Commands) -> None:
-    assert "no answer: Connection refused" in ticketd("list", "--url", "http://127.0.0.1:1").err
