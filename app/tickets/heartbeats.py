@@ -143,10 +143,12 @@ class Heartbeats:
         return [server for server in found if server.said is None or not server.said.grow]
 
     def quiet(self, word: str, now: float) -> float:
-        """Return for how many seconds this process has not shown itself; infinity where there is no row of it.
+        """Return for how many seconds the process of this word has not shown itself, 0 where it is this process.
 
-        A row that cannot be read might be a row of it.
+        A row that cannot be read might be a row of it. Where there is no row, that is infinity.
         """
+        if word == self._me[1]:
+            return 0.0
         rows = (row for _, row in self._rows() if row.said is None or row.note.tenure == word)
         return min((now - row.moved for row in rows), default=math.inf)
 

@@ -10,18 +10,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from app.databases.record import Record, State, new_word
 from app.databases.session import Book, Look, Note, Residue, RingRow, Write
 from app.errors import DatabaseError, DatabaseFailed, OtherLife
-from app.tickets.agreement import agree
+from app.tickets.agreement import Agreement, Kind, Standing, Step, Verdict
 from app.tickets.everywhere import PACKET
 from app.tickets.floors import Floors
 from app.tickets.heartbeats import Heartbeats, Said, Server, Use
-from app.tickets.level import Levels, make_level
-from app.tickets.sight import NEVER, SHORTEST, Member, Sight, Status
-from app.tickets.situation import Agreement, Situation, Standing, Step, Verdict, entry_of
+from app.tickets.level import make_level
+from app.tickets.sight import NOT_YET, SHORTEST, Member, Sight, Status
 
 log = logging.getLogger(__name__)
 
@@ -39,28 +37,28 @@ class Probe:
     """Looks at the members of a sight, and changes the sight. One task runs `run`; `close` comes after it.
 
     name: `hostname:port` of this server, at most 80 ASCII characters. increment: TICKETS_INCREMENT, None where it is
-    unset. levels: is told what comes into sight. floors: are read where their number rises. grow: this process is a
-    `ticketd grow`: it draws nothing, says so, and never takes its own change back.
+    unset. floors: are read where their number rises. grow: this process is a `ticketd grow`: it draws nothing, says
+    so, and never takes its own change back.
     """
 
-    def __init__(
-        self, sight: Sight, name: str, *, increment: int | None, levels: Levels, floors: Floors, grow: bool = False
-    ) -> None:
+    def __init__(self, sight: Sight, name: str, *, increment: int | None, floors: Floors, grow: bool = False) -> None:
         self._sight, self._name, self.word = sight, name, new_word()
-        self._increment, self._levels, self._floors, self._grow = increment, levels, floors, grow
+        self._increment, self._floors, self._grow = increment, floors, grow
         self._heartbeats = Heartbeats(name, self.word)
-        self._looks = self._number = 0
+        self._looks = 0
         self._seen: Record | None = None
         self._awake = sight.clock()
         self._published: dict[int, Use] = {}
         self.noted: Callable[[str, float, float, float], None] = lambda _name, _now, _began, _ended: None
         """Called with what a look read of a database's clock, see `ServerClock.noted`."""
 
-    def agreement_under(self, increment: int) -> Agreement:
-        """Return what would be decided if the ring had this increment, and change nothing."""
-        situation = self._situation()
-        seen = situation.seen
-        return agree(replace(situation, seen=replace(seen, increment=increment) if seen is not None else None))
+    def decide(self, seen: Record | None) -> Agreement:
+        """Decide on what the looks have found until now, and change nothing. seen: the highest record of before."""
+        now, me = self._sight.clock(), (self._name, self.word)
+        quiet = self._heartbeats.quiet(seen.writer, now) if seen is not None else 0.0
+        return Agreement(
+            self._sight.members, self._increment, me, now=now, servers=self.servers(), seen=seen, grow_quiet=quiet
+        )
 
     def servers(self) -> list[Server]:
         """Return the other live servers, in the order of their names."""
@@ -131,13 +129,13 @@ class Probe:
         began = sight.clock()
         look: Look | None = None
         try:
-            found, life = await self._found(member)
-            if found.floors_number > self._floors.number:
+            look, life = await self._found(member)
+            if look.floors_number > self._floors.number:
                 # a server that was out of touch must not issue, from its stock either, what a bump has passed since
-                await self._floors.read(member, life, found.floors_number)
+                await self._floors.read(member, life, look.floors_number)
                 sight.look_at()  # so that the others learn what this server says
-            look = found
         except DatabaseError as error:
+            look = None
             member.forget(error)
         self._notice_standstill()
         if look is not None:
@@ -147,9 +145,9 @@ class Probe:
             self.noted(member.name, look.facts.now, began, now)
             if member.begun > member.void:
                 member.row_since = member.row_since if look.ring == member.row else now
+                member.steady = member.steady if life == member.found else NOT_YET
                 member.row, member.found = look.ring, life
         member.ended, member.looked = member.begun, began
-        member.doubtful = member.doubtful and member.is_stale
         sight.refused = sight.refused and any(each.is_stale for each in sight.members)
         standing = self._agree().verdicts[member.offset].standing
         sight.move()
@@ -181,7 +179,7 @@ class Probe:
     def _uses(self) -> dict[int, Use]:
         """Return what this server draws from: the databases in sight."""
         return {
-            member.offset: Use(member.body, life, member.node or member.name)
+            member.offset: Use(member.drawn_body, life, member.node or member.name)
             for member in self._sight.members
             if (life := member.life) is not None and not self._grow
         }
@@ -195,7 +193,6 @@ class Probe:
             sight.is_settling = True
             for member in sight.members:
                 member.forget(DatabaseFailed(STOOD_STILL))
-                member.steady = "", NEVER
                 member.look_again()
                 sight.leave(member, Status.DOWN, STOOD_STILL)
 
@@ -212,14 +209,14 @@ class Probe:
         try:
             for before, after in ((None, tried), (tried, None)):  # the row may be there from an earlier trial
                 done = await member.database.write([Write(Book.MARKS, name, before, after)], row.stamp, life)
-            if not done[0]:
-                raise DatabaseFailed("did not take a trial write into its marks")
-            if not member.doubtful:
-                member.trial, member.due = False, self._sight.clock()
+            works = done[0] and not member.is_stale
         except DatabaseError:
+            works = False
+        member.trying = False
+        if works:
+            member.trial, member.due = False, self._sight.clock()
+        else:
             member.hold_back(self._sight.clock())
-        finally:
-            member.trying = False
         self._agree()
         self._sight.move()
 
@@ -235,8 +232,8 @@ class Probe:
     def _agree(self) -> Agreement:
         """Decide on what the looks have found until now, and change the sight by it."""
         sight = self._sight
-        agreement = agree(self._situation())
-        self._seen, self._number = agreement.seen, agreement.number
+        agreement = self.decide(self._seen)
+        self._seen = agreement.seen
         sight.go_by(agreement.record)
         may_enter = not any(member.is_stale for member in sight.members)
         sight.is_settling = agreement.step is not None or not may_enter
@@ -248,33 +245,21 @@ class Probe:
             sight.look_at()  # so that the others learn of it
         return agreement
 
-    def _situation(self) -> Situation:
-        now, me = self._sight.clock(), (self._name, self.word)
-        entries, servers = [entry_of(member, now) for member in self._sight.members], self.servers()
-        writer = self._seen.writer if self._seen is not None else ""
-        quiet = 0.0 if writer == self.word else self._heartbeats.quiet(writer, now)
-        return Situation(entries, self._increment, me, new_word(), servers, self._seen, self._number, quiet)
-
     def _place(self, member: Member, verdict: Verdict, may_enter: bool) -> None:
         """Let a member come into sight, or go out of it.
 
         may_enter: whether a look at every member has ended since something failed, or this server began, stood still,
         or changed the ring.
         """
-        standing, row, life = verdict.standing, member.row, member.found
+        standing = verdict.standing
         if standing is not Standing.IN:
-            if standing is not Standing.LAGS:
-                member.steady = "", NEVER
             status = Status.DOWN if standing is Standing.DOWN else Status.QUARANTINED
-            self._sight.leave(member, status, verdict.reason)
+            self._sight.leave(member, status, verdict.reason, stays_steady=standing is Standing.LAGS)
         elif member.trial:
             self._sight.leave(member, Status.DOWN, FAILED)
-        elif may_enter and member.life != life and row is not None:
-            if member.steady[0] != life:
-                member.steady = life, self._sight.clock()
-            member.body = row.body
-            self._sight.enter(member, life)
-            self._levels.came()
+        elif may_enter and member.life != member.found:
+            member.drawn_body = member.body
+            self._sight.enter(member, member.found)
 
     def _choose_nodes(self) -> None:
         """Turn to the node of a database that other servers use: an earlier one, or any while this server uses none.
@@ -316,7 +301,7 @@ class Probe:
 
     async def _take(self, step: Step) -> bool:
         """Take one step, with what has to be level before it."""
-        if step.level:
+        if step.kind is Kind.FINISH:
             lives = self._lives(step)
             if not await make_level(self._sight, lives):
                 log.warning("could not make the ticket databases level to %s", step.kind)
@@ -327,7 +312,7 @@ class Probe:
 
     def _lives(self, step: Step) -> dict[Member, str]:
         """Return the databases to make level, with the lives in which the last looks found them."""
-        return {member: member.found for member in self._sight.members if member.offset in step.level}
+        return {member: member.found for member in self._sight.members if member.offset in step.record.offsets}
 
     async def _write(self, step: Step, member: Member) -> bool:
         """Write the record where the ring row is still what the last look found."""

@@ -4,6 +4,15 @@ A database is in sight if the last look reached it, found it in the ring with th
 nothing has failed there since. Each server has a sight of its own. The probe changes it; lanes, marks and levels read
 it. Nothing here does I/O.
 
+A database is in one of these states:
+
+    in sight     `life` is set. Lanes draw from it, and marks go to it. It is level for good (`Member.level`) a while
+                 after it came in another life: until then the next database must not go back.
+    doubtful     A statement failed there, and no look has ended since that says what is there now. No limit rises.
+    held back    The look that followed has ended. The database comes back only after a trial write.
+    down         The last look failed.
+    quarantined  The last look found what may not be drawn from, or not yet (see `agreement`).
+
 A lane asks three things. Is it still the lane that it was opened as: `era`, and the life of its database. May it issue
 at or below its limit: `is_fresh`. Does its limit stand: `generation`, which changes whenever a database comes into
 sight, so that a limit of before, and a mark that was under way, count no more.
@@ -21,8 +30,8 @@ from app.databases.session import Facts, RingRow
 from app.errors import DatabaseError, DatabaseFailed
 from app.tickets.counts import Counts
 
-NEVER = float("-inf")
-NO_LOOK = "no look has ended yet"
+NEVER, NOT_YET = float("-inf"), float("inf")
+NO_LOOK = DatabaseFailed("no look has ended yet")
 SHORTEST = 0.001
 """Seconds that a wait lasts at least: two clocks of different resolution never agree on less."""
 SOON = 60.0
@@ -39,24 +48,46 @@ class Status(StrEnum):
     QUARANTINED = "quarantined"
 
 
-@dataclass(eq=False, slots=True)
-class Member:
-    """One entry of the list of ticket databases, with all that this server knows of it. Times are by `Sight.clock`.
+@dataclass(eq=False, repr=False)
+class Entry:
+    """One entry of the list of ticket databases: what a decision about the ring rests on.
 
     Attributes:
-        offset: its place in the list, from 1.
-        life, body: the life in which it is in sight, None while it is not, and the word of the body found then.
-        status, reason, since: for /healthz.
+        offset, name: its place in the list, from 1, and host:port, for people.
         row, found: the ring row and the life that the last look found; None and empty where it failed, with `error`.
         row_since: since when this server has seen the ring row as it is.
-        came: the life in which it came into sight last, and when it first did. is_level: whether it is level for good.
-        steady: in which life it has been in sight without a failure, and since when. A member that lacks the highest
-            record until a server has brought it up stays steady.
+        life: the life in which it is in sight, None while it is not.
+        steady: since when it has been in sight in one life without a failure. A database that lacks the highest record
+            until a server has brought it up stays steady.
+    """
+
+    offset: int
+    name: str
+    row: RingRow | None = None
+    found: str = ""
+    error: DatabaseError = NO_LOOK
+    row_since: float = NEVER
+    life: str | None = None
+    steady: float = NOT_YET
+
+    @property
+    def body(self) -> str:
+        """The word of the data that it holds, empty where it did not answer."""
+        return self.row.body if self.row is not None else ""
+
+
+class Member(Entry):
+    """An entry with all that this server knows of its database. Times are by `Sight.clock`.
+
+    Attributes:
+        drawn_body: the word of the data that it held when it came into sight.
+        status, reason, since: for /healthz.
+        came: when it came into sight last.
+        level: the life in which it was made level for good.
         looked: when its last look began that has ended, whether it answered or failed.
         begun, ended: the number of the last look that began, and of the last look that ended.
         void: looks up to this number say nothing of what is there now: since then something failed there or was
             refused, or this server has written the ring row or stood still.
-        doubtful: something failed there, and no look has ended since that began after it.
         trial: something failed there, so it comes back into sight only after a trial write. trying: that is under way.
         delay, due: for how many seconds it is held back, and when its next trial write is due, or when it came back.
         tried: when a node that another server uses was tried last.
@@ -65,39 +96,19 @@ class Member:
         wake: set to look at once.
     """
 
-    offset: int
-    database: Database
-    life: str | None = None
-    body: str = ""
-    status: Status = Status.DOWN
-    reason: str = NO_LOOK
-    since: float = 0.0
-    row: RingRow | None = None
-    found: str = ""
-    error: DatabaseError = field(default_factory=lambda: DatabaseFailed(NO_LOOK))
-    row_since: float = 0.0
-    came: tuple[str, float] = "", NEVER
-    is_level: bool = False
-    steady: tuple[str, float] = "", NEVER
-    looked: float = NEVER
-    begun: int = 0
-    ended: int = 0
-    void: int = 0
-    doubtful: bool = False
-    trial: bool = False
-    trying: bool = False
-    delay: float = 0.0
-    due: float = NEVER
-    tried: float = NEVER
-    facts: Facts | None = None
-    latency: float | None = None
-    counts: Counts = field(default_factory=Counts)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def name(self) -> str:
-        """host:port, for people."""
-        return self.database.name
+    def __init__(self, offset: int, database: Database) -> None:
+        super().__init__(offset, database.name)
+        self.database = database
+        self.counts = Counts()
+        self.drawn_body = self.level = ""
+        self.status, self.reason, self.since = Status.DOWN, str(NO_LOOK), 0.0
+        self.came = self.looked = self.tried = NEVER
+        self.begun = self.ended = self.void = 0
+        self.trial = self.trying = False
+        self.delay, self.due = 0.0, NEVER
+        self.facts: Facts | None = None
+        self.latency: float | None = None
+        self.wake = asyncio.Event()
 
     @property
     def node(self) -> str | None:
@@ -114,6 +125,11 @@ class Member:
         """Whether no look has ended yet that says what is there now."""
         return self.ended <= self.void
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether something failed there, and no look has ended since that says what is there now."""
+        return self.trial and self.is_stale
+
     def look_again(self) -> None:
         """Look at once; looks that have begun count no more."""
         self.void = self.begun
@@ -124,12 +140,9 @@ class Member:
         self.row, self.found, self.error = None, "", error
 
     def hold_back(self, now: float) -> None:
-        """Hold it back for twice as long as before."""
-        self.delay = min(LONGEST_DELAY, max(FIRST_DELAY, 2 * self.delay))
+        """Hold it back, for twice as long as before if it came back, or was tried, less than a minute ago."""
+        self.delay = min(LONGEST_DELAY, max(FIRST_DELAY, 2 * self.delay)) if now - self.due < SOON else 0.0
         self.due = now + self.delay
-
-    def __repr__(self) -> str:
-        return f"<{self.name} offset {self.offset} {self.status} life {self.life}>"
 
 
 @dataclass(eq=False)
@@ -153,7 +166,7 @@ class Sight:
     is_settling: bool = True
     """Whether databases may come into sight without anything that happens outside: looks or a change are under way."""
     is_levelling: bool = False
-    """Whether this server makes the databases level just now."""
+    """Whether this server makes the databases level just now, or is about to."""
     refused: bool = False
     """A database refused a mark for its ring number, and this server has not looked at every database since."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -217,14 +230,9 @@ class Sight:
         """
         if life not in {None, member.life}:
             return
-        now = self.clock()
-        if not member.trial and now - member.due < SOON:
-            member.hold_back(now)
-        elif not member.trial:
-            member.delay, member.due = 0.0, now
-        member.trial = member.doubtful = True
-        member.steady = "", NEVER
-        member.void = member.begun
+        if not member.trial:
+            member.hold_back(self.clock())
+        member.trial, member.void = True, member.begun
         self.leave(member, Status.DOWN, str(error))
         self.look_at(member)
 
@@ -237,16 +245,17 @@ class Sight:
         self.move()
 
     def enter(self, member: Member, life: str) -> None:
-        """This member comes into sight, in this life: all limits end."""
-        if member.came[0] != life:
-            member.came, member.is_level = (life, self.clock()), False
-        member.life = life
+        """This member comes into sight, in this life: all limits end, and the databases have to be made level."""
+        member.life, member.came = life, self.clock()
+        member.steady = min(member.steady, member.came)
         self._set(member, Status.UP, "")
         self.generation += 1
+        self.is_levelling = True
         self.move()
 
-    def leave(self, member: Member, status: Status, reason: str) -> None:
+    def leave(self, member: Member, status: Status, reason: str, *, stays_steady: bool = False) -> None:
         """This member is not in sight (any more). Open lanes keep their stock and their limits."""
+        member.steady = member.steady if stays_steady else NOT_YET
         if member.life is not None or (member.status, member.reason) != (status, reason):
             member.life = None
             self._set(member, status, reason)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import NoTicketDatabase
+from app.errors import DatabaseFailed, NoTicketDatabase
 from app.tickets.issuer import Issuer
 from app.tickets.request import Shape
 from app.tickets.sight import Status
@@ -83,8 +83,8 @@ async def test_a_request_that_every_database_failed_is_refused_at_once(bench: Be
 
 async def test_requests_wait_for_the_look_that_follows_a_failure(bench: Bench, issuer: Issuer) -> None:
     for member in bench.members:
-        bench.sight.leave(member, Status.DOWN, "away")
-        member.doubtful, member.looked = True, float("-inf")
+        bench.sight.failed(member, DatabaseFailed("away"))
+        member.looked = float("-inf")
     asked = Asked()
     issuer.ask(asked.request)
     await asyncio.sleep(0.01)

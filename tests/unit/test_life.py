@@ -18,8 +18,9 @@ async def life_of(server: FakeServer, wait: Wait = no_wait) -> str:
     return await find_life(await fake_connect(server, wait=wait)(Address("db", 3306, "u", "d"), None, 1.0))
 
 
-def record(number: int, *bodies: Body) -> str:
-    return Record("ring", number, "writer", 2, State.DRAWN, bodies).dump()
+def put_record(server: FakeServer, number: int, *bodies: Body) -> None:
+    record = Record("ring", number, "writer", 2, State.DRAWN, bodies)
+    server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
 
 
 async def test_all_connections_agree_on_the_word_of_a_life() -> None:
@@ -44,9 +45,9 @@ async def test_the_life_changes_with_every_event_that_may_take_the_data_back(wha
 
 async def test_the_life_changes_when_the_body_is_taken_in() -> None:
     server = FakeServer()
-    body, lives = server.data.ring.body, []
-    for text in ("", record(3, Body(1, "other", 1)), record(4, Body(1, body, 4)), record(5, Body(1, body, 4))):
-        server.data.ring = server.data.ring._replace(text=text)
+    body, lives = server.data.ring.body, [await life_of(server)]
+    for number, taken_in in ((3, Body(1, "other", 1)), (4, Body(1, body, 4)), (5, Body(1, body, 4))):
+        put_record(server, number, taken_in)
         lives.append(await life_of(server))
     assert lives[0] == lives[1] != lives[2] == lives[3]
     for text in ("{", "[]", '{"bodies": 1}'):
@@ -61,7 +62,7 @@ async def test_what_others_change_while_the_life_is_written_is_read_again() -> N
 
     async def take_in(_client: str, _server: FakeServer, what: str) -> None:
         if what == "write" and not server.data.ring.text:
-            server.data.ring = server.data.ring._replace(text=record(4, Body(1, body, 4)))
+            put_record(server, 4, Body(1, body, 4))
             await life_of(server)
 
     async def rewrite(_client: str, _server: FakeServer, what: str) -> None:
