@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from app.databases.record import Body, Record, State, new_word, read_record
 from app.errors import DatabaseRefused
-from app.tickets.heartbeats import Server
+from app.tickets.heartbeats import UNREADABLE, Server
 from app.tickets.sight import Entry
 
 IN_SIGHT = 10.0
@@ -254,11 +254,11 @@ class Agreement:
         is damaged may use one.
         """
         for server in self._servers:
-            if server.said is None and not is_in:
+            if server.said is UNREADABLE and not is_in:
                 return f"{server.name} has a heartbeat that cannot be read"
             is_first = self._me < (server.name, server.word) or not server.has_moved
             keeps = is_in and entry.life == entry.found and is_first
-            for offset, use in server.said.lives.items() if server.said is not None and not keeps else ():
+            for offset, use in server.said.lives.items() if not keeps else ():
                 is_same = use.body == entry.body
                 if (is_same and use.life != entry.found) if is_in else (offset == entry.offset and not is_same):
                     return f"{server.name} draws from {use.node}".rstrip()

@@ -20,6 +20,7 @@ from app.errors import DatabaseError, TicketError
 from app.tickets.agreement import Standing
 from app.tickets.everywhere import all_rows, raise_rows
 from app.tickets.floors import Floors
+from app.tickets.heartbeats import UNREADABLE
 from app.tickets.level import Levels
 from app.tickets.probe import Probe
 from app.tickets.sight import NEVER, Member, Sight
@@ -149,7 +150,7 @@ class Growth:
             if offset > len(self._members):
                 wrong.append(f"TICKETS_DATABASES does not list the database of offset {offset}, which is in use")
         for server in self._probe.servers():
-            if server.said is None:
+            if server.said is UNREADABLE:
                 wrong.append(f"the ticket server {server.name} has a heartbeat that cannot be read: restart it")
             elif server.said.increment not in {None, self._increment}:
                 wrong.append(f"the ticket server {server.name} has TICKETS_INCREMENT set: unset it, and restart it")

@@ -66,7 +66,7 @@ class Probe:
 
     def floors_heard(self) -> int:
         """Return the largest number of the floors that a live server has read."""
-        return max((server.said.floors for server in self.servers() if server.said is not None), default=0)
+        return max((server.said.floors for server in self.servers()), default=0)
 
     async def wait_known(self, number: int, deadline: float) -> bool:
         """Wait until every other live server has read the floors up to this number; False where that takes too long.
@@ -78,9 +78,7 @@ class Probe:
             member.wake.set()
         while True:
             has_looked = all(member.ended >= look for member, look in wanted.items())
-            if has_looked and all(
-                server.said is not None and server.said.floors >= number for server in self.servers()
-            ):
+            if has_looked and all(server.said.floors >= number for server in self.servers()):
                 return True
             if (left := deadline - self._sight.clock()) <= 0:
                 return False
@@ -140,7 +138,7 @@ class Probe:
         self._notice_standstill()
         if look is not None:
             now = sight.clock()
-            member.facts, member.latency = look.facts, now - began
+            member.warnings, member.latency = look.facts.warnings, now - began
             self._heartbeats.read(member.offset, life, look.heartbeats, now)
             self.noted(member.name, look.facts.now, began, now)
             if member.begun > member.void:
@@ -154,7 +152,9 @@ class Probe:
         if look is not None:
             if member.trial and standing is Standing.IN:
                 await self._try_marks(member)
-            await self._delete_outdated(member, life)
+            if writes := self._heartbeats.outdated(member.offset, now):
+                with suppress(DatabaseError):  # they are deleted after another look
+                    await member.database.write(writes[:PACKET], None, life)
 
     async def _found(self, member: Member) -> tuple[Look, str]:
         """Look; where this is cancelled, end with the look, so that no heartbeat comes after it was removed."""
@@ -220,13 +220,6 @@ class Probe:
         self._agree()
         self._sight.move()
 
-    async def _delete_outdated(self, member: Member, life: str) -> None:
-        """Delete heartbeats that have stood still for an hour."""
-        rows = self._heartbeats.outdated(member.offset, self._sight.clock())
-        if writes := [Write(Book.HEARTBEATS, name, note, None) for name, note in rows.items()]:
-            with suppress(DatabaseError):  # they are deleted after another look
-                await member.database.write(writes[:PACKET], None, life)
-
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def _agree(self) -> Agreement:
@@ -266,7 +259,7 @@ class Probe:
 
         The next look tries the node, and goes on to the others where it fails.
         """
-        now, lives = self._sight.clock(), [server.said.lives for server in self.servers() if server.said is not None]
+        now, lives = self._sight.clock(), [server.said.lives for server in self.servers()]
         for member in self._sight.members:
             if member.node is None or now < member.tried + OTHER_NODE:
                 continue
@@ -300,23 +293,19 @@ class Probe:
         return step if self._sight.is_fresh() else None
 
     async def _take(self, step: Step) -> bool:
-        """Take one step, with what has to be level before it."""
+        """Write the record of a step where the ring row is still what the last look found; False where that failed.
+
+        Before a server finishes to take a body in, it makes all databases of the record level.
+        """
+        member, record = self._sight.members[step.offset - 1], step.record
         if step.kind is Kind.FINISH:
-            lives = self._lives(step)
+            lives = self._lives(record)
             if not await make_level(self._sight, lives):
                 log.warning("could not make the ticket databases level to %s", step.kind)
                 return False
-            if await self._next_step() != step or self._lives(step) != lives:
+            if await self._next_step() != step or self._lives(record) != lives:
                 return True  # another decision is due
-        return await self._write(step, self._sight.members[step.offset - 1])
-
-    def _lives(self, step: Step) -> dict[Member, str]:
-        """Return the databases to make level, with the lives in which the last looks found them."""
-        return {member: member.found for member in self._sight.members if member.offset in step.record.offsets}
-
-    async def _write(self, step: Step, member: Member) -> bool:
-        """Write the record where the ring row is still what the last look found."""
-        old, life, record = member.row, member.found, step.record
+        old, life = member.row, member.found
         if old is None:
             return False
         # Until it is drawn from, a body has no offset.
@@ -332,3 +321,7 @@ class Probe:
         if done:
             log.info("%s, offset %d: %s, ring number %d", member.name, member.offset, step.kind, record.number)
         return True
+
+    def _lives(self, record: Record) -> dict[Member, str]:
+        """Return the databases of a record, with the lives in which the last looks found them."""
+        return {member: member.found for member in self._sight.members if member.offset in record.offsets}

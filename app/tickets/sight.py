@@ -26,7 +26,7 @@ from enum import StrEnum
 
 from app.databases.database import Database
 from app.databases.record import Record
-from app.databases.session import Facts, RingRow
+from app.databases.session import RingRow
 from app.errors import DatabaseError, DatabaseFailed
 from app.tickets.counts import Counts
 
@@ -91,8 +91,8 @@ class Member(Entry):
         trial: something failed there, so it comes back into sight only after a trial write. trying: that is under way.
         delay, due: for how many seconds it is held back, and when its next trial write is due, or when it came back.
         tried: when a node that another server uses was tried last.
-        facts, latency: what the database server said of itself at the last look that it answered, and how many seconds
-            that look took.
+        warnings, latency: what weakens a guarantee, as the database server said of itself at the last look that it
+            answered, and how many seconds that look took.
         wake: set to look at once.
     """
 
@@ -106,7 +106,7 @@ class Member(Entry):
         self.begun = self.ended = self.void = 0
         self.trial = self.trying = False
         self.delay, self.due = 0.0, NEVER
-        self.facts: Facts | None = None
+        self.warnings: Sequence[str] = ()
         self.latency: float | None = None
         self.wake = asyncio.Event()
 
@@ -114,11 +114,6 @@ class Member(Entry):
     def node(self) -> str | None:
         """host:port of the node in use; None where the database has one node only."""
         return self.database.node
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What weakens a guarantee, as the database server said of itself."""
-        return self.facts.warnings if self.facts is not None else ()
 
     @property
     def is_stale(self) -> bool:

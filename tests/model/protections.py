@@ -186,8 +186,8 @@ def _unhindered() -> Patches:
     """Take a body in although a database does not answer, and make level what answers."""
     decide, find_lives = Agreement._next_step, probe.Probe._lives
 
-    def answering(self: probe.Probe, step: Step) -> dict[Member, str]:
-        return {member: word for member, word in find_lives(self, step).items() if member.row is not None}
+    def answering(self: probe.Probe, record: Record) -> dict[Member, str]:
+        return {member: word for member, word in find_lives(self, record).items() if member.row is not None}
 
     return [
         put(Agreement, "_next_step", lambda self, record, _hindrance: decide(self, record, "")),

@@ -10,7 +10,7 @@ from app.databases.record import Body, Record, State, read_record
 from app.databases.session import RingRow
 from app.errors import DatabaseFailed, DatabaseRefused
 from app.tickets.agreement import Agreement
-from app.tickets.heartbeats import Said, Server, Use
+from app.tickets.heartbeats import UNREADABLE, Said, Server, Use
 from app.tickets.sight import Entry
 
 RING = Record("ring", 7, "w", 2, State.DRAWN, (Body(1, "A", 1), Body(2, "B", 1)))
@@ -72,7 +72,7 @@ Z = uses("z:8000", "life of A")
 Z_BEFORE, A_BEFORE = uses("z:8000", "another"), uses("a:8000", "another")
 RESTORED = uses("a:8000", "another", has_moved=False)
 """A database that was restored brings back the row of a process that has ended."""
-MUTE = Server("z:8000", "word", None)
+MUTE = Server("z:8000", "word", UNREADABLE)
 """A live server whose heartbeat is damaged."""
 
 
