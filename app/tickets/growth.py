@@ -24,6 +24,7 @@ from app.tickets.heartbeats import UNREADABLE
 from app.tickets.level import Levels
 from app.tickets.probe import Probe
 from app.tickets.sight import NEVER, Member, Sight
+from app.tickets.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +96,13 @@ class Growth:
     @asynccontextmanager
     async def _looking(self) -> AsyncIterator[None]:
         """Look at the databases and make them level meanwhile."""
-        tasks = [asyncio.create_task(part.run()) for part in (self._probe, self._levels)]
+        tasks = Tasks()
+        for part in (self._probe, self._levels):
+            tasks.start(part.run())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await tasks.end()
             await self._probe.close()
             await asyncio.gather(*(member.database.close() for member in self._members))
 
@@ -127,19 +128,7 @@ class Growth:
         return [f"{member.name} cannot be used: {member.reason}" for member in self._members if member.row is None]
 
     def _lacking(self, record: Record) -> list[str]:
-        """Return what `grow` waits for now, a line each. Raises GrowthRefused where an operator has to act."""
-        if wrong := self._wrong(record):
-            raise GrowthRefused("; ".join(wrong))
-        reasons = self._unusable()
-        for member in self._members:
-            if member.offset in record.offsets and member.life is None:
-                reasons.append(f"{member.name} is not in sight: {member.reason}")
-        if not reasons and not self._levels.is_level:
-            reasons.append("the high-water marks are being compared")
-        return reasons
-
-    def _wrong(self, record: Record) -> list[str]:
-        """What an operator has to change first.
+        """Return what `grow` waits for now, a line each. Raises GrowthRefused: what an operator has to change first.
 
         That is a list that does not fit, a ticket server that would draw nothing in the new ring, or whose heartbeat
         cannot be read, or a new database that holds the data of another ring, entry or place in the list.
@@ -158,7 +147,15 @@ class Growth:
         for offset in set(self._wanted).difference(record.offsets):
             if verdicts[offset].standing is Standing.QUARANTINED:
                 wrong.append(f"{self._members[offset - 1].name} {verdicts[offset].reason}")
-        return wrong
+        if wrong:
+            raise GrowthRefused("; ".join(wrong))
+        reasons = self._unusable()
+        for member in self._members:
+            if member.offset in record.offsets and member.life is None:
+                reasons.append(f"{member.name} is not in sight: {member.reason}")
+        if not reasons and not self._levels.is_level:
+            reasons.append("the high-water marks are being compared")
+        return reasons
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 

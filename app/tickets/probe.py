@@ -14,7 +14,7 @@ from contextlib import suppress
 from app.databases.record import Record, State, new_word
 from app.databases.session import Book, Look, Note, Residue, RingRow, Write
 from app.errors import DatabaseError, DatabaseFailed, OtherLife
-from app.tickets.agreement import Agreement, Kind, Standing, Step, Verdict
+from app.tickets.agreement import Agreement, Kind, Standing, Step
 from app.tickets.everywhere import PACKET
 from app.tickets.floors import Floors
 from app.tickets.heartbeats import Heartbeats, Said, Server, Use
@@ -228,31 +228,23 @@ class Probe:
         agreement = self.decide(self._seen)
         self._seen = agreement.seen
         sight.go_by(agreement.record)
+        # A look at every member has ended since something failed, or since this server began, stood still or wrote.
         may_enter = not any(member.is_stale for member in sight.members)
         sight.is_settling = agreement.step is not None or not may_enter
         for member in sight.members:
-            self._place(member, agreement.verdicts[member.offset], may_enter)
+            standing, reason = agreement.verdicts[member.offset]
+            if standing is not Standing.IN:
+                status = Status.DOWN if standing is Standing.DOWN else Status.QUARANTINED
+                sight.leave(member, status, reason, stays_steady=standing is Standing.LAGS)
+            elif member.trial:
+                sight.leave(member, Status.DOWN, FAILED)
+            elif may_enter and member.life != member.found:
+                sight.enter(member, member.found)
         self._choose_nodes()
         if (uses := self._uses()) != self._published:
             self._published = uses
-            sight.look_at()  # so that the others learn of it
+            sight.look_at()  # so that the others learn of it; a database that failed is looked at once more
         return agreement
-
-    def _place(self, member: Member, verdict: Verdict, may_enter: bool) -> None:
-        """Let a member come into sight, or go out of it.
-
-        may_enter: whether a look at every member has ended since something failed, or this server began, stood still,
-        or changed the ring.
-        """
-        standing = verdict.standing
-        if standing is not Standing.IN:
-            status = Status.DOWN if standing is Standing.DOWN else Status.QUARANTINED
-            self._sight.leave(member, status, verdict.reason, stays_steady=standing is Standing.LAGS)
-        elif member.trial:
-            self._sight.leave(member, Status.DOWN, FAILED)
-        elif may_enter and member.life != member.found:
-            member.drawn_body = member.body
-            self._sight.enter(member, member.found)
 
     def _choose_nodes(self) -> None:
         """Turn to the node of a database that other servers use: an earlier one, or any while this server uses none.

@@ -241,7 +241,7 @@ class Sight:
 
     def enter(self, member: Member, life: str) -> None:
         """This member comes into sight, in this life: all limits end, and the databases have to be made level."""
-        member.life, member.came = life, self.clock()
+        member.life, member.drawn_body, member.came = life, member.body, self.clock()
         member.steady = min(member.steady, member.came)
         self._set(member, Status.UP, "")
         self.generation += 1
