@@ -73,47 +73,37 @@ class Step:
     record: Record
 
 
+@dataclass(eq=False)
 class Agreement:
-    """One decision.
+    """One decision, which is made when the object is.
 
-    Args:
+    Attributes:
         entries: the whole list, in the order of offsets.
         increment: TICKETS_INCREMENT, None where it is unset.
         me: this server's name, and the word of its process.
         now: the time by the clock of the entries, in seconds.
         servers: the other live servers.
-        seen: the highest record that this server has seen since its start.
+        seen: the highest record that this server has seen since its start, before and then after the decision.
         grow_quiet: for how many seconds no `ticketd grow` has shown itself; 0 where this is one.
-
-    Attributes:
         record: the record to go by; None where this server may not draw at all.
-        seen: the highest record that this server has seen by now.
         verdicts: how each entry stands, by its offset.
         step: the write that comes next, None where there is none.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[Entry],
-        increment: int | None,
-        me: tuple[str, str],
-        *,
-        now: float = 0.0,
-        servers: Sequence[Server] = (),
-        seen: Record | None = None,
-        grow_quiet: float = 0.0,
-    ) -> None:
-        self._entries, self._increment, self._me, self._now = entries, increment, me, now
-        self._servers, self._grow_quiet, self.seen = servers, grow_quiet, seen
+    entries: Sequence[Entry]
+    increment: int | None
+    me: tuple[str, str]
+    now: float = 0.0
+    servers: Sequence[Server] = ()
+    seen: Record | None = None
+    grow_quiet: float = 0.0
+
+    def __post_init__(self) -> None:
         self.record: Record | None = None
         self.step: Step | None = None
         self.verdicts: dict[int, Verdict] = {}
         self._owns: dict[int, Record | None] = {}
-        """The record that each database has itself. A database that does not answer, or whose record is damaged, is
-        left out."""
-        self._decide()
-
-    def _decide(self) -> None:
+        """What each database records itself. One that does not answer, or whose record is damaged, is left out."""
         self._read()
         numbers = [own.number for own in (self.seen, *self._owns.values()) if own is not None]
         self._next_number = max(numbers, default=0) + 1
@@ -124,7 +114,7 @@ class Agreement:
         ring = self.seen.ring if self.seen is not None else self._ring_of(known)
         records = [own for own in (self.seen, *known.values()) if own is not None and own.ring == ring]
         self.seen = record = max(records, key=lambda each: each.rank, default=None)
-        if record is not None and self._increment in {None, record.increment}:
+        if record is not None and self.increment in {None, record.increment}:
             self.record = record
             self._judge_all(record)
             return
@@ -132,13 +122,13 @@ class Agreement:
         if record is not None:
             reason = (
                 f"the recorded increment of the ring is {record.increment}, and TICKETS_INCREMENT is "
-                f"{self._increment}: unset it, or run `ticketd grow --increment {self._increment}`"
+                f"{self.increment}: unset it, or run `ticketd grow --increment {self.increment}`"
             )
         self.verdicts |= dict.fromkeys(self._owns, Verdict(Standing.QUARANTINED, reason))
 
     def _read(self) -> None:
         """Read the records, and judge the entries that have none to read."""
-        for entry in self._entries:
+        for entry in self.entries:
             error = entry.error
             if entry.row is not None:
                 try:
@@ -156,7 +146,7 @@ class Agreement:
         """
         votes: Counter[str] = Counter()
         for offset, own in known.items():
-            votes[own.ring] += own.offset_of(self._entries[offset - 1].body) == offset
+            votes[own.ring] += own.offset_of(self.entries[offset - 1].body) == offset
         (ring, most), *others = votes.most_common(2)
         return None if others and others[0][1] == most else ring
 
@@ -164,11 +154,11 @@ class Agreement:
 
     def _form(self) -> None:
         """Form the ring once every listed database answers; no database has a record yet, or only of a forming."""
-        increment = self._increment or len(self._entries)
+        increment = self.increment or len(self.entries)
         for offset in self._owns:
-            if twin := self._twin(self._entries[offset - 1]):
+            if twin := self._twin(self.entries[offset - 1]):
                 self.verdicts[offset] = Verdict(Standing.QUARANTINED, twin)
-        missing = ", ".join(self._entries[offset - 1].name for offset in sorted(self.verdicts))
+        missing = ", ".join(self.entries[offset - 1].name for offset in sorted(self.verdicts))
         reason = "the ring is being formed"
         if missing:
             reason = f"no ring is formed yet: every listed database has to answer once, and {missing} cannot be used"
@@ -182,15 +172,15 @@ class Agreement:
 
     def _forming_step(self, increment: int) -> Step | None:
         """Go on with a forming that has the same list, or begin one; None while a forming with another list moves."""
-        words = [(entry.offset, entry.body) for entry in self._entries if entry.offset <= increment]
+        words = [(entry.offset, entry.body) for entry in self.entries if entry.offset <= increment]
         begun = max((own for own in self._owns.values() if own is not None), key=lambda own: own.rank, default=None)
-        is_ours = begun is not None and self._increment in {None, begun.increment}
+        is_ours = begun is not None and self.increment in {None, begun.increment}
         if begun is not None and is_ours and [(body.offset, body.word) for body in begun.bodies] == words:
             for offset, _ in words:
                 if self._owns[offset] != begun:
                     return Step(Kind.FORM, offset, begun)
             return Step(Kind.DRAW, words[0][0], begun.next(self._next_number, state=State.DRAWN))
-        if any(self._owns[entry.offset] and self._now - entry.row_since < STILL for entry in self._entries):
+        if any(self._owns[entry.offset] and self.now - entry.row_since < STILL for entry in self.entries):
             return None
         number, word = self._next_number, new_word()
         bodies = tuple(Body(offset, body, number) for offset, body in words)
@@ -201,7 +191,7 @@ class Agreement:
     def _judge_all(self, record: Record) -> None:
         """Judge the databases that answer, and find the next write towards one ring on all databases."""
         for offset, own in self._owns.items():
-            self.verdicts[offset] = self._judge(self._entries[offset - 1], own, record)
+            self.verdicts[offset] = self._judge(self.entries[offset - 1], own, record)
         hindrance = self._hindrance(record)
         reason = f"is taken into the ring, once {hindrance}" if hindrance else "is taken into the ring"
         for offset, (standing, _) in self.verdicts.items():
@@ -242,7 +232,7 @@ class Agreement:
 
     def _twin(self, entry: Entry) -> str:
         """Return which earlier entry has the same body, in words; empty where none has."""
-        earlier = next(each for each in self._entries if each.body == entry.body)
+        earlier = next(each for each in self.entries if each.body == entry.body)
         return "" if earlier is entry else f"is the same data as {earlier.name}"
 
     def _user_of_other_data(self, entry: Entry, is_in: bool) -> str:
@@ -253,10 +243,10 @@ class Agreement:
         other one's row move. Where this body is not in, other data is another body at this offset; a server whose row
         is damaged may use one.
         """
-        for server in self._servers:
+        for server in self.servers:
             if server.said is UNREADABLE and not is_in:
                 return f"{server.name} has a heartbeat that cannot be read"
-            is_first = self._me < (server.name, server.word) or not server.has_moved
+            is_first = self.me < (server.name, server.word) or not server.has_moved
             keeps = is_in and entry.life == entry.found and is_first
             for offset, use in server.said.lives.items() if not keeps else ():
                 is_same = use.body == entry.body
@@ -271,8 +261,8 @@ class Agreement:
             first[self.verdicts[offset].standing] = offset
         following = record.next(self._next_number, state=State.DRAWN)
         if record.state is State.CHANGING:
-            since = [entry.row_since for entry in self._entries if self._owns.get(entry.offset) == record]
-            is_left = min(self._grow_quiet, self._now - min(since, default=self._now)) >= STILL
+            since = [entry.row_since for entry in self.entries if self._owns.get(entry.offset) == record]
+            is_left = min(self.grow_quiet, self.now - min(since, default=self.now)) >= STILL
             decides = self.verdicts[1].standing
             if is_left and decides in {Standing.IN, Standing.LAGS}:
                 return Step(Kind.TAKE_BACK, 1, following)
@@ -282,7 +272,7 @@ class Agreement:
             return Step(Kind.BRING_UP, first[Standing.LAGS], record)
         if Standing.NEW in first and not hindrance:
             bodies = {body.offset: body for body in record.bodies}
-            for entry in self._entries:
+            for entry in self.entries:
                 if self.verdicts[entry.offset].standing is Standing.NEW:
                     bodies[entry.offset] = Body(entry.offset, entry.body, following.number)
             ordered = tuple(bodies[offset] for offset in sorted(bodies))
@@ -299,16 +289,16 @@ class Agreement:
             if offset not in self.verdicts:
                 return f"TICKETS_DATABASES lists the database of offset {offset}, which is in use, as well"
             if (standing := self.verdicts[offset].standing) in until:
-                return f"{self._entries[offset - 1].name} {until[standing]}"
-        stay = [entry for entry in self._entries if self.verdicts[entry.offset].standing is Standing.IN]
+                return f"{self.entries[offset - 1].name} {until[standing]}"
+        stay = [entry for entry in self.entries if self.verdicts[entry.offset].standing is Standing.IN]
         begins = any(verdict.standing is Standing.NEW for verdict in self.verdicts.values())
         for entry in stay:
             body = record.at(entry.offset)
             if not begins and body is not None and body.since == record.number:
                 continue  # the same change took it in
-            if self._now - entry.steady < IN_SIGHT:
+            if self.now - entry.steady < IN_SIGHT:
                 return f"{entry.name} has been in sight for {IN_SIGHT:.0f} s"
-            if begins and self._now - entry.row_since < STILL:
+            if begins and self.now - entry.row_since < STILL:
                 return f"the ring has stood for {STILL:.0f} s"
         if stay:
             return ""
