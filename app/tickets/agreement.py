@@ -159,12 +159,11 @@ class Agreement:
             if twin := self._twin(self.entries[offset - 1]):
                 self.verdicts[offset] = Verdict(Standing.QUARANTINED, twin)
         missing = ", ".join(self.entries[offset - 1].name for offset in sorted(self.verdicts))
+        self.step = None if missing else self._forming_step(increment)
         reason = "the ring is being formed"
         if missing:
             reason = f"no ring is formed yet: every listed database has to answer once, and {missing} cannot be used"
-        elif (step := self._forming_step(increment)) is not None:
-            self.step = step
-        else:
+        elif self.step is None:
             reason = "a server with another list forms a ring here: give all servers the same list"
         waits, above = Verdict(Standing.WAITS, reason), Verdict(Standing.QUARANTINED, _above(increment))
         for offset in self._owns:

@@ -114,7 +114,7 @@ class Probe:
                 self._notice_standstill()
 
     def _pause(self) -> float:
-        """Return how many seconds there are between two looks: fewer while the ring is changed, and nobody draws."""
+        """Return how many seconds there are between two looks."""
         record, interval = self._sight.record, self._sight.interval
         return min(interval, CHANGING) if record is not None and record.state is State.CHANGING else interval
 

@@ -1,13 +1,12 @@
 """What one server knows of its ticket databases: which are in sight, in which life, and by which ring record it goes.
 
-A database is in sight if the last look reached it, found it in the ring with the record that this server goes by, and
-nothing has failed there since. Each server has a sight of its own. The probe changes it; lanes, marks and levels read
-it. Nothing here does I/O.
+Each server has a sight of its own. The probe changes it; lanes, marks and levels read it. Nothing here does I/O.
 
-A database is in one of these states:
+For a server a database is in one of these states:
 
-    in sight     `life` is set. Lanes draw from it, and marks go to it. It is level for good (`Member.level`) a while
-                 after it came in another life: until then the next database must not go back.
+    in sight     The last look reached it, found it in the ring with the record that this server goes by, and nothing
+                 has failed there since: `life` is set. Lanes draw from it, and marks go to it. Until it is level for
+                 good in that life (`level`), the next database must not go back.
     doubtful     A statement failed there, and no look has ended since that says what is there now. No limit rises.
     held back    The look that followed has ended. The database comes back only after a trial write.
     down         The last look failed.
@@ -34,10 +33,8 @@ NEVER, NOT_YET = float("-inf"), float("inf")
 NO_LOOK = DatabaseFailed("no look has ended yet")
 SHORTEST = 0.001
 """Seconds that a wait lasts at least: two clocks of different resolution never agree on less."""
-SOON = 60.0
-"""Seconds. A database that fails within so much after it came back is held back for longer than the time before."""
-FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
-"""Seconds for which a database is held back, the second time and at most; doubled each time."""
+SOON, FIRST_DELAY, LONGEST_DELAY = 60.0, 1.0, 30.0
+"""Seconds. A database that fails again within `SOON` is held back for `FIRST_DELAY`, and then doubled each time."""
 
 
 class Status(StrEnum):
@@ -122,7 +119,7 @@ class Member(Entry):
 
     @property
     def doubtful(self) -> bool:
-        """Whether something failed there, and no look has ended since that says what is there now."""
+        """Whether a failure there was not followed by a look yet. No limit rises meanwhile."""
         return self.trial and self.is_stale
 
     def look_again(self) -> None:
@@ -135,7 +132,7 @@ class Member(Entry):
         self.row, self.found, self.error = None, "", error
 
     def hold_back(self, now: float) -> None:
-        """Hold it back, for twice as long as before if it came back, or was tried, less than a minute ago."""
+        """Hold it back: not at all, or for twice as long as before if it came back or was tried a short time ago."""
         self.delay = min(LONGEST_DELAY, max(FIRST_DELAY, 2 * self.delay)) if now - self.due < SOON else 0.0
         self.due = now + self.delay
 
@@ -191,14 +188,11 @@ class Sight:
 
     @property
     def doubtful(self) -> bool:
-        """Whether something failed at a database that no look has confirmed since. No limit rises meanwhile."""
+        """Whether any member is in doubt."""
         return any(member.doubtful for member in self.members)
 
     def is_fresh(self) -> bool:
-        """Whether a look at every database has ended, well or badly, that began not long ago.
-
-        Not long ago means within three probe intervals and a database timeout.
-        """
+        """Whether a look at every database began within three probe intervals and a database timeout, and has ended."""
         return self.clock() <= self.fresh_until
 
     def keeps(self, member: Member, life: str, era: int, sure: bool) -> bool:
@@ -220,8 +214,7 @@ class Sight:
         """A statement failed at this member: it goes out of sight, and the probe looks at it at once.
 
         life: the life in which that was; where the member is not in sight in that life any more, nothing is changed.
-        The member comes back only after a trial write, because a database may answer looks and nothing else. Each time
-        that it fails within a minute after it came back, the trial write comes later.
+        The member comes back only after a trial write, because a database may answer looks and nothing else.
         """
         if life not in {None, member.life}:
             return
@@ -241,20 +234,17 @@ class Sight:
 
     def enter(self, member: Member, life: str) -> None:
         """This member comes into sight, in this life: all limits end, and the databases have to be made level."""
-        member.life, member.drawn_body, member.came = life, member.body, self.clock()
+        member.drawn_body, member.came = member.body, self.clock()
         member.steady = min(member.steady, member.came)
-        self._set(member, Status.UP, "")
         self.generation += 1
         self.is_levelling = True
-        self.move()
+        self._place(member, life, Status.UP, "")
 
     def leave(self, member: Member, status: Status, reason: str, *, stays_steady: bool = False) -> None:
         """This member is not in sight (any more). Open lanes keep their stock and their limits."""
         member.steady = member.steady if stays_steady else NOT_YET
         if member.life is not None or (member.status, member.reason) != (status, reason):
-            member.life = None
-            self._set(member, status, reason)
-            self.move()
+            self._place(member, None, status, reason)
 
     def go_by(self, record: Record | None) -> None:
         """Take up another ring record; the lanes of the one before close."""
@@ -263,11 +253,12 @@ class Sight:
             self.era += 1
             self.move()
 
-    def _set(self, member: Member, status: Status, reason: str) -> None:
+    def _place(self, member: Member, life: str | None, status: Status, reason: str) -> None:
         if member.status is not status:
             member.since = self.clock()
             member.counts.quarantines += status is Status.QUARANTINED and member.status is Status.UP
-        member.status, member.reason = status, reason
+        member.life, member.status, member.reason = life, status, reason
+        self.move()
 
     # --- waiting for it ----------------------------------------------------------------------------------------------
 
