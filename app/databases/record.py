@@ -88,11 +88,6 @@ class Record:
         """The record as JSON."""
         return _RECORD.dump_json(self).decode()
 
-    @classmethod
-    def load(cls, text: str) -> "Record":
-        """Read a record. Raises ValueError where it is none."""
-        return _RECORD.validate_json(text)
-
 
 _RECORD = TypeAdapter(Record)
 
@@ -103,7 +98,7 @@ def read_record(row: RingRow) -> Record | None:
     if not row.stamp and not row.text:
         return None
     with suppress(ValueError):
-        record = Record.load(row.text)
+        record = _RECORD.validate_json(row.text)
         offsets = list(record.offsets)
         if record.stamp == row.stamp and offsets == sorted(set(offsets)) and min(record.number, record.increment) > 0:
             return record

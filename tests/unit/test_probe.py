@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from app.databases.record import Record
+from app.databases.record import Record, read_record
 from app.databases.session import Book, Look, Note, Residue
 from app.errors import DatabaseFailed
 from app.service import Service
@@ -83,7 +83,9 @@ def databases(count: int = 2) -> list[FakeServer]:
 
 
 def record_of(database: FakeServer) -> Record:
-    return Record.load(database.data.ring.text)
+    record = read_record(database.data.ring)
+    assert record is not None
+    return record
 
 
 def beats(database: FakeServer) -> dict[str, Note]:
