@@ -158,23 +158,19 @@ class Probe:
 
     async def _found(self, member: Member) -> tuple[Look, str]:
         """Look; where this is cancelled, end with the look, so that no heartbeat comes after it was removed."""
-        record, residue = self._sight.record, None
+        sight, record, residue = self._sight, self._sight.record, None
         if record is not None and member.offset <= record.increment:
             residue = Residue(member.offset, record.increment)
-        look = asyncio.ensure_future(member.database.look(self._name, self._beat(), residue))
+        self._looks += 1
+        silence = 5 * sight.interval + 2 * sight.timeout  # longer than ids are issued without a look, see `Sight.move`
+        said = Said(silence, self._uses(), self._increment, self._floors.number, self._grow)
+        beat = Note(high=self._looks, tenure=self.word, text=said.dump())
+        look = asyncio.ensure_future(member.database.look(self._name, beat, residue))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
             await asyncio.gather(look, return_exceptions=True)
             raise
-
-    def _beat(self) -> Note:
-        """Return this server's heartbeat."""
-        self._looks += 1
-        # Longer than this server issues ids without a look, see `Sight.move`.
-        silence = 5 * self._sight.interval + 2 * self._sight.timeout
-        said = Said(silence, self._uses(), self._increment, self._floors.number, self._grow)
-        return Note(high=self._looks, tenure=self.word, text=said.dump())
 
     def _uses(self) -> dict[int, Use]:
         """Return what this server draws from: the databases in sight."""

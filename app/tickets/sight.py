@@ -264,7 +264,7 @@ class Sight:
 
     def move(self) -> None:
         """Wake whoever waits for a change: a look has ended, a member came or went."""
-        # Shorter than the silence after which others pass over this server's heartbeat, see `Probe._beat`.
+        # Shorter than the silence after which others pass over this server's heartbeat, see `Probe._found`.
         self.fresh_until = min(member.looked for member in self.members) + 3 * self.interval + self.timeout
         self._moved.set()
         self._moved = asyncio.Event()
