@@ -7,7 +7,6 @@ import pytest
 
 from app.databases.session import Book, Note
 from app.tickets import everywhere
-from app.tickets.catalog import drawn
 from app.tickets.everywhere import lives_in_sight
 from app.tickets.level import SECOND_LEVEL, Levels, level_row, make_level
 from tests.unit.lane_bench import Bench, make_bench
@@ -93,8 +92,9 @@ async def test_a_row_that_changes_meanwhile_is_read_again_and_no_limit_falls() -
 async def test_a_level_ends_where_a_database_fails_or_has_another_ring_number(fails: bool) -> None:
     bench = await make_bench()
     put(bench, 1, Note(5_000))
-    server, record = bench.servers[1], drawn(bench.sight).next(9)
-    server.read_only = fails
+    server, record = bench.servers[1], bench.sight.record
+    assert record is not None
+    record, server.read_only = record.next(9), fails
     server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
     assert not await make(bench)
     assert (bench.members[1].life is None) is fails
