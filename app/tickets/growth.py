@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from app.databases.database import Database
 from app.databases.record import Body, Record, State
 from app.databases.session import Book, Counter, RingRow
 from app.errors import DatabaseError, TicketError
@@ -46,27 +45,14 @@ Fenced = tuple[Member, str, RingRow]
 class Growth:
     """One run of `ticketd grow`.
 
-    databases: the longer of the two lists. increment: the new one. name: of this process, in heartbeats. interval,
-    timeout: of the probe and of the databases, in seconds. clock: seconds by a clock that counts suspension. say: shows
-    how far it is.
+    sight: of the longer of the two lists, with nothing in sight yet. increment: the new one. name: of this process, in
+    heartbeats. say: shows how far it is.
     """
 
-    def __init__(
-        self,
-        databases: Sequence[Database],
-        increment: int,
-        name: str,
-        *,
-        interval: float,
-        timeout: float,
-        clock: Callable[[], float],
-        say: Say = lambda _what, _done, _all: None,
-    ) -> None:
-        self._increment, self._say = increment, say
-        self._members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
-        self._wanted = tuple(range(1, 1 + min(increment, len(databases))))
+    def __init__(self, sight: Sight, increment: int, name: str, say: Say = lambda _what, _done, _all: None) -> None:
+        self._sight, self._members, self._increment, self._say = sight, sight.members, increment, say
+        self._wanted = tuple(range(1, 1 + min(increment, len(sight.members))))
         """The offsets of the new ring that are in use."""
-        self._sight = sight = Sight(self._members, interval, timeout, clock)
         self._levels = Levels(sight)
         self._probe = Probe(sight, name, increment=None, floors=Floors(sight), grow=True)
 
