@@ -5,7 +5,6 @@ findings with the offset of the database that a finding is about, or `RING`.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +24,9 @@ from app.kinds.notation import time_text
 from app.kinds.table import KINDS
 from app.operations.report import ENDS_SOON_MS, NEAR_END
 from app.settings import Settings
-from app.tickets.agreement import agree
+from app.tickets.agreement import Agreement, Standing
 from app.tickets.definitions import TICKET, Definition, seen_of, settle
-from app.tickets.situation import Agreement, Entry, Situation, Standing
+from app.tickets.sight import NEVER, Entry
 
 DEADLINE = 20.0
 """Seconds for each database."""
@@ -67,11 +66,10 @@ class Examined(NamedTuple):
         What only time can tell is taken for settled: how long the database has been in sight, and its record unchanged.
         """
         if self.read is None:
-            reason = self.found.unread if isinstance(self.found, Examination) else str(self.found)
-            refused = isinstance(self.found, Examination | DatabaseRefused)
-            return Entry(self.offset, self.name, failure=reason, refused=refused)
+            error = DatabaseRefused(self.found.unread) if isinstance(self.found, Examination) else self.found
+            return Entry(self.offset, self.name, error=error)
         row = self.read.ring or RingRow(f"new {self.offset}")
-        return Entry(self.offset, self.name, row, in_sight_for=math.inf, unchanged_for=math.inf)
+        return Entry(self.offset, self.name, row, steady=NEVER)
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class Case:
     def agreement(self) -> Agreement:
         """The decision that every server makes on the ring, once it has looked at all databases for long enough."""
         entries = [each.entry() for each in self.databases]
-        return agree(Situation(entries, self.increment, ("doctor", ""), "doctor"))
+        return Agreement(entries, self.increment, ("doctor", ""))
 
     @property
     def expected_increment(self) -> int:

@@ -61,7 +61,7 @@ class Service:
         self.catalog = Catalog(self.sight, self.floors, self.clock.now_ms)
         self.listing = Listing(self.catalog, self.sight)
         self.opener = Opener(self.sight, self.floors, chance)
-        self.probe = Probe(self.sight, name, increment=settings.increment, levels=self.levels, floors=self.floors)
+        self.probe = Probe(self.sight, name, increment=settings.increment, floors=self.floors)
         self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted
         self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
         self.desk = Desk(self.catalog, self.sight, self._source, settings.request_timeout)

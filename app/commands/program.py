@@ -29,6 +29,7 @@ from app.kinds.timed import TimedKind
 from app.service import boot_clock
 from app.settings import Flag, Settings, flags, load
 from app.tickets.growth import Growth, GrowthRefused
+from app.tickets.sight import Member, Sight
 from app.version import VERSION
 
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}", re.ASCII)
@@ -141,13 +142,12 @@ def grow(
         raise SettingsError("TICKETS_DATABASES: name the ticket databases; the embedded pair does not grow")
 
     async def run() -> list[str]:
+        timeout = settings.database_timeout
+        members = [Member(offset, open_database(each, timeout)) for offset, each in enumerate(settings.databases, 1)]
         growth = Growth(
-            [open_database(each, settings.database_timeout) for each in settings.databases],
+            Sight(members, settings.probe_interval, timeout, boot_clock),
             increment or 1,
             f"grow-{socket.gethostname()}-{os.getpid()}"[:80],
-            interval=settings.probe_interval,
-            timeout=settings.database_timeout,
-            clock=boot_clock,
             say=lambda what, done, total: progress.update(task, description=what, completed=done, total=total),
         )
         if status:

@@ -6,9 +6,9 @@ in, `tenure` the word. Where the start or the text differ from what a server fin
 servers read the same row, so they name the same life by the same word.
 """
 
-from app.databases.record import Record, new_word
+from app.databases.record import new_word, read_record
 from app.databases.session import Book, Look, Note, RingRow, Session, Write
-from app.errors import DatabaseFailed, DatabaseRefused
+from app.errors import DatabaseFailed
 
 TOLERANCE = 2
 """Seconds by which two readings of one start may differ: some engines compute it, from a clock in whole seconds."""
@@ -39,10 +39,5 @@ async def find_life(session: Session, look: Look | None = None) -> str:
 
 def _taken_in(ring: RingRow) -> int:
     """Return the number under which the ring took this body in, 0 where no ring has."""
-    if not ring.text:
-        return 0
-    try:
-        record = Record.load(ring.text)
-    except ValueError as error:
-        raise DatabaseRefused("its ring record is damaged: restore it from another database, or replace it") from error
-    return next((body.since for body in record.bodies if body.word == ring.body), 0)
+    record = read_record(ring)
+    return next((body.since for body in record.bodies if body.word == ring.body), 0) if record is not None else 0

@@ -1,11 +1,16 @@
 """The ring record: what every ticket database records of the ring that it is drawn in."""
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from pydantic import TypeAdapter
+
+from app.databases.session import RingRow
+from app.errors import DatabaseRefused
 
 
 def new_word() -> str:
@@ -83,10 +88,18 @@ class Record:
         """The record as JSON."""
         return _RECORD.dump_json(self).decode()
 
-    @classmethod
-    def load(cls, text: str) -> "Record":
-        """Read a record. Raises ValueError where it is none."""
-        return _RECORD.validate_json(text)
-
 
 _RECORD = TypeAdapter(Record)
+
+
+@lru_cache(maxsize=256)
+def read_record(row: RingRow) -> Record | None:
+    """Return the record of a ring row, None where it has none. Raises DatabaseRefused where the record is damaged."""
+    if not row.stamp and not row.text:
+        return None
+    with suppress(ValueError):
+        record = _RECORD.validate_json(row.text)
+        offsets = list(record.offsets)
+        if record.stamp == row.stamp and offsets == sorted(set(offsets)) and min(record.number, record.increment) > 0:
+            return record
+    raise DatabaseRefused("its ring record is damaged: restore this database, or replace it by an empty one")

@@ -10,6 +10,7 @@ from app.kinds.table import KINDS
 from app.service import Service
 from app.tickets.catalog import Entry
 from app.tickets.definitions import TICKET
+from app.tickets.heartbeats import UNREADABLE
 from app.tickets.lane import Lane
 from app.tickets.sight import Member, Status
 from app.version import VERSION
@@ -68,7 +69,7 @@ class Report:
         names = {member.offset: member.name for member in self.service.sight.members}
         found = []
         for server in self.service.probe.servers():
-            offsets = None if server.said is None else sorted(server.said.lives)
+            offsets = None if server.said is UNREADABLE else sorted(server.said.lives)
             databases = None if offsets is None else [names.get(offset, f"offset {offset}") for offset in offsets]
             found.append({"name": server.name, "databases": databases})
         return found

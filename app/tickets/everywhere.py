@@ -42,24 +42,44 @@ async def everywhere(
     return found
 
 
-async def raise_row(member: Member, life: str, book: Book, name: str, high: int, *, stamp: str) -> bool:
-    """Raise `high` of one row of a book to this number, at least; make the row if there is none.
+async def raise_rows(member: Member, life: str, book: Book, highs: Mapping[str, int], *, stamp: str) -> bool:
+    """Raise `high` of these rows of a book to these numbers, at least; a row that is not there counts as 0.
 
-    stamp: the ring number under which the database takes the write. Returns False where the database has another ring
-    number, or where others changed the row in each of several tries. Raises DatabaseError.
+    stamp: the ring number under which the database takes the writes. Returns False where the database has another ring
+    number, or where others changed a row in each of several tries. Raises DatabaseError.
     """
+    names = sorted(highs)
     for _ in range(ROUNDS):
-        row = (await member.database.read(book, [name], life)).get(name)
-        if row is not None and row.high >= high:
-            return True
-        raised = Note(high) if row is None else row._replace(high=high)
-        if (await member.database.write([Write(book, name, row, raised)], stamp, life))[0]:
+        rows = await read_rows(member, life, book, names)
+        writes = [
+            Write(book, name, rows.get(name), rows.get(name, Note())._replace(high=highs[name]))
+            for name in names
+            if rows.get(name, Note()).high < highs[name]
+        ]
+        names = await write_rows(member, life, writes, stamp)
+        if not names:
             return True
     return False
 
 
-def packets(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    """Divide what is to be read or written into packets."""
+async def read_rows(member: Member, life: str, book: Book, names: Sequence[str]) -> dict[str, Note]:
+    """Return the rows of these names that a book of one database has. Raises DatabaseError."""
+    found: dict[str, Note] = {}
+    for packet in _packets(names):
+        found |= await member.database.read(book, packet, life)
+    return found
+
+
+async def write_rows(member: Member, life: str, writes: Sequence[Write], stamp: str) -> list[str]:
+    """Write rows of one database, and return the names of those that were not as expected. Raises DatabaseError."""
+    missed: list[str] = []
+    for packet in _packets(writes):
+        done = await member.database.write(packet, stamp, life)
+        missed += [each.name for each, is_done in zip(packet, done, strict=True) if not is_done]
+    return missed
+
+
+def _packets(items: Sequence[T]) -> Iterable[Sequence[T]]:
     return (items[start : start + PACKET] for start in range(0, len(items), PACKET))
 
 

@@ -9,7 +9,7 @@ the floor.
 from collections.abc import Callable, Mapping
 
 from app.databases.session import Book
-from app.tickets.everywhere import all_rows, everywhere, lives_in_sight, raise_row
+from app.tickets.everywhere import all_rows, everywhere, lives_in_sight, raise_rows
 from app.tickets.sight import Member, Sight
 
 NUMBER = "floors"
@@ -65,7 +65,7 @@ class Floors:
         if stamp is None:
             return {}
         raised = await everywhere(
-            self._sight, lives, lambda member, life: raise_row(member, life, book, name, high, stamp=stamp)
+            self._sight, lives, lambda member, life: raise_rows(member, life, book, {name: high}, stamp=stamp)
         )
         for member, done in raised.items():
             if not done:

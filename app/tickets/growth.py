@@ -13,16 +13,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from app.databases.database import Database
 from app.databases.record import Body, Record, State
-from app.databases.session import Book, Counter, Note, RingRow, Write
+from app.databases.session import Book, Counter, RingRow
 from app.errors import DatabaseError, TicketError
-from app.tickets.everywhere import all_rows, packets, raise_row
+from app.tickets.agreement import Standing
+from app.tickets.everywhere import all_rows, raise_rows
 from app.tickets.floors import Floors
+from app.tickets.heartbeats import UNREADABLE
 from app.tickets.level import Levels
 from app.tickets.probe import Probe
 from app.tickets.sight import NEVER, Member, Sight
-from app.tickets.situation import Standing
+from app.tickets.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -44,37 +45,27 @@ Fenced = tuple[Member, str, RingRow]
 class Growth:
     """One run of `ticketd grow`.
 
-    databases: the longer of the two lists. increment: the new one. name: of this process, in heartbeats. interval,
-    timeout: of the probe and of the databases, in seconds. clock: seconds by a clock that counts suspension. say: shows
-    how far it is.
+    sight: of the longer of the two lists, with nothing in sight yet. increment: the new one. name: of this process, in
+    heartbeats. say: shows how far it is.
     """
 
-    def __init__(
-        self,
-        databases: Sequence[Database],
-        increment: int,
-        name: str,
-        *,
-        interval: float,
-        timeout: float,
-        clock: Callable[[], float],
-        say: Say = lambda _what, _done, _all: None,
-    ) -> None:
-        self._increment, self._say = increment, say
-        self._members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
-        self._sight = sight = Sight(self._members, interval, timeout, clock)
+    def __init__(self, sight: Sight, increment: int, name: str, say: Say = lambda _what, _done, _all: None) -> None:
+        self._sight, self._members, self._increment, self._say = sight, sight.members, increment, say
+        self._wanted = tuple(range(1, 1 + min(increment, len(sight.members))))
+        """The offsets of the new ring that are in use."""
         self._levels = Levels(sight)
-        self._probe = Probe(sight, name, increment=None, levels=self._levels, floors=Floors(sight), grow=True)
+        self._probe = Probe(sight, name, increment=None, floors=Floors(sight), grow=True)
 
     async def run(self) -> None:
         """Change the ring. Raises GrowthRefused, and DatabaseError where a database failed: run it again then."""
         async with self._looking():
             record = await self._until(self._lacking)
-            if record.drawn and (record.increment, record.offsets) == (self._increment, self._wanted()):
+            if record.drawn and (record.increment, record.offsets) == (self._increment, self._wanted):
                 return
-            fenced = await self._fence(record)
+            changing = replace(record, number=record.number + 1, writer=self._probe.word, state=State.CHANGING)
+            fenced = await self._fence(changing)
             await self._keep_floors(fenced)
-            await self._decide(fenced)
+            await self._decide(changing, fenced)
 
     async def status(self) -> list[str]:
         """Return what is left of a change, a line each; none where nothing is under way. Raises GrowthRefused."""
@@ -91,21 +82,17 @@ class Growth:
     @asynccontextmanager
     async def _looking(self) -> AsyncIterator[None]:
         """Look at the databases and make them level meanwhile."""
-        tasks = [asyncio.create_task(part.run()) for part in (self._probe, self._levels)]
+        tasks = Tasks()
+        for part in (self._probe, self._levels):
+            tasks.start(part.run())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await tasks.end()
             await self._probe.close()
             await asyncio.gather(*(member.database.close() for member in self._members))
 
     # --- what has to be there ----------------------------------------------------------------------------------------
-
-    def _wanted(self) -> tuple[int, ...]:
-        """The offsets of the new ring that are in use."""
-        return tuple(member.offset for member in self._members if member.offset <= self._increment)
 
     async def _until(self, lacking: Callable[[Record], list[str]]) -> Record:
         """Return the ring's record once it is known and nothing is lacking. Raises GrowthRefused: what is missing."""
@@ -127,19 +114,7 @@ class Growth:
         return [f"{member.name} cannot be used: {member.reason}" for member in self._members if member.row is None]
 
     def _lacking(self, record: Record) -> list[str]:
-        """Return what `grow` waits for now, a line each. Raises GrowthRefused where an operator has to act."""
-        if wrong := self._wrong(record):
-            raise GrowthRefused("; ".join(wrong))
-        reasons = self._unusable()
-        for member in self._members:
-            if member.offset in record.offsets and member.life is None:
-                reasons.append(f"{member.name} is not in sight: {member.reason}")
-        if not reasons and not self._levels.is_level:
-            reasons.append("the high-water marks are being compared")
-        return reasons
-
-    def _wrong(self, record: Record) -> list[str]:
-        """What an operator has to change first.
+        """Return what `grow` waits for now, a line each. Raises GrowthRefused: what an operator has to change first.
 
         That is a list that does not fit, a ticket server that would draw nothing in the new ring, or whose heartbeat
         cannot be read, or a new database that holds the data of another ring, entry or place in the list.
@@ -150,22 +125,28 @@ class Growth:
             if offset > len(self._members):
                 wrong.append(f"TICKETS_DATABASES does not list the database of offset {offset}, which is in use")
         for server in self._probe.servers():
-            if server.said is None:
+            if server.said is UNREADABLE:
                 wrong.append(f"the ticket server {server.name} has a heartbeat that cannot be read: restart it")
             elif server.said.increment not in {None, self._increment}:
                 wrong.append(f"the ticket server {server.name} has TICKETS_INCREMENT set: unset it, and restart it")
-        verdicts = self._probe.agreement_under(self._increment).verdicts
-        for offset in set(self._wanted()).difference(record.offsets):
+        verdicts = self._probe.decide(replace(record, increment=self._increment)).verdicts
+        for offset in set(self._wanted).difference(record.offsets):
             if verdicts[offset].standing is Standing.QUARANTINED:
                 wrong.append(f"{self._members[offset - 1].name} {verdicts[offset].reason}")
-        return wrong
+        if wrong:
+            raise GrowthRefused("; ".join(wrong))
+        reasons = self._unusable()
+        for member in self._members:
+            if member.offset in record.offsets and member.life is None:
+                reasons.append(f"{member.name} is not in sight: {member.reason}")
+        if not reasons and not self._levels.is_level:
+            reasons.append("the high-water marks are being compared")
+        return reasons
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 
-    async def _fence(self, record: Record) -> list[Fenced]:
+    async def _fence(self, changing: Record) -> list[Fenced]:
         """Write the record `changing` on every database, offset 1 first; return them with their lives."""
-        number = self._probe.agreement_under(self._increment).number + 1
-        changing = replace(record, number=number, writer=self._probe.word, state=State.CHANGING)
         fenced: list[Fenced] = []
         for member in self._members:
             self._say("stopping the draws", len(fenced), len(self._members))
@@ -185,35 +166,25 @@ class Growth:
     async def _keep_floors(self, fenced: Sequence[Fenced]) -> None:
         """Keep the largest limit, floor and position of each sequence, and of each worker number, as its floor."""
         floors: dict[str, int] = {}
-        kept: list[dict[str, Note]] = []
         for done, (member, life, _) in enumerate(fenced):
             self._say("reading the high-water marks", done, len(fenced))
-            kept.append(await all_rows(member, life, Book.FLOORS))
-            marks, counters = await all_rows(member, life, Book.MARKS), await member.database.sequences(None, life)
-            found = [(name, floor.high) for name, floor in kept[-1].items()]
+            kept, marks = await all_rows(member, life, Book.FLOORS), await all_rows(member, life, Book.MARKS)
+            counters = await member.database.sequences(None, life)
+            found = [(name, floor.high) for name, floor in kept.items()]
             found += [(name.rpartition("/")[0], mark.high) for name, mark in marks.items()]
             found += [(name, each.position) for name, each in counters.items() if isinstance(each, Counter)]
             for name, high in found:
                 floors[name] = max(high, floors.get(name, 0))
-        for number, ((member, life, row), there) in enumerate(zip(fenced, kept, strict=True)):
-            self._say("writing the floors", number, len(fenced))
-            writes = [
-                Write(Book.FLOORS, name, there.get(name), Note(high))
-                for name, high in floors.items()
-                if high > there.get(name, Note()).high
-            ]
-            for packet in packets(writes):
-                results = zip(packet, await member.database.write(packet, row.stamp, life), strict=True)
-                for name in [write.name for write, done in results if not done]:  # others raise floors, too
-                    if not await raise_row(member, life, Book.FLOORS, name, floors[name], stamp=row.stamp):
-                        raise GrowthRefused(f"{member.name} did not take the floors: run it again")
+        for done, (member, life, row) in enumerate(fenced):
+            self._say("writing the floors", done, len(fenced))
+            if not await raise_rows(member, life, Book.FLOORS, floors, stamp=row.stamp):
+                raise GrowthRefused(f"{member.name} did not take the floors: run it again")
 
-    async def _decide(self, fenced: Sequence[Fenced]) -> None:
+    async def _decide(self, changing: Record, fenced: Sequence[Fenced]) -> None:
         """Write the record `drawn`, on offset 1 first, if every database still is as it was fenced.
 
         That write decides. Where another one fails, the ticket servers do it.
         """
-        changing = Record.load(fenced[0][2].text)
         number = changing.number + 1
         bodies = tuple(
             changing.at(member.offset) or Body(member.offset, row.body, number)

@@ -13,14 +13,13 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from app.databases.session import Note
+from app.databases.session import Book, Note, Write
 
-SILENCE_UNKNOWN = 30.0
-"""Seconds that a row which cannot be read may stand still before it counts no more: longer than any server's own."""
 OUTDATED = 3600.0
 """Seconds after which a row that stands still is deleted."""
 LONGEST_TEXT = 4_000
@@ -59,44 +58,32 @@ class Said:
         return text
 
     @classmethod
-    def load(cls, text: str) -> "Said | None":
-        """Read what a heartbeat says; None where the text is damaged."""
+    def load(cls, text: str) -> "Said":
+        """Read what a heartbeat says; UNREADABLE where the text is damaged."""
         with suppress(ValueError):
             return _SAID.validate_json(text)
-        return None
+        return UNREADABLE
 
 
 _SAID = TypeAdapter(Said)
+UNREADABLE = Said(silence=30.0, floors=-1)
+"""What a row says that cannot be read: it counts for longer than any server's own, and has read no floor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A live server: its name (`hostname:port`), the random word of its process, and what it says.
+class Server(NamedTuple):
+    """Another server, as one of its rows shows it.
 
-    said: from the newest row of the process, on whichever database; None where that row cannot be read. has_moved:
-    whether this server has seen one of its rows move. A database that was restored brings back the rows of processes
-    that have ended.
+    name, word: `hostname:port`, and the random word of its process. said: what the row says. has_moved: whether this
+    server has seen the row move. A database that was restored brings back the rows of processes that have ended. moved:
+    when it was last seen to move, or found. note: the row as it was last read.
     """
 
     name: str
     word: str
-    said: Said | None
+    said: Said
     has_moved: bool = True
-
-
-class _Row(NamedTuple):
-    """A row as it was last read, what it says (None where that cannot be read), and when it was last seen to move.
-
-    has_moved: it was seen to move, and not only found.
-    """
-
-    note: Note
-    said: Said | None
-    moved: float
-    has_moved: bool
-
-    def counts(self, now: float) -> bool:
-        return now - self.moved < (SILENCE_UNKNOWN if self.said is None else self.said.silence)
+    moved: float = 0.0
+    note: Note = Note()
 
 
 class Heartbeats:
@@ -108,7 +95,7 @@ class Heartbeats:
 
     def __init__(self, name: str, word: str) -> None:
         self._me = name, word
-        self._pages: dict[int, tuple[str, dict[str, _Row]]] = {}
+        self._pages: dict[int, tuple[str, dict[str, Server]]] = {}
 
     def read(self, offset: int, life: str, rows: Mapping[str, Note], now: float) -> None:
         """Take up the rows that a look found on the database of this offset, in this life.
@@ -116,41 +103,45 @@ class Heartbeats:
         now: when the look ended, in seconds; all times given to this object are by the same clock.
         """
         known_life, known = self._pages.get(offset, ("", {}))
-        page: dict[str, _Row] = {}
+        page: dict[str, Server] = {}
         for name, note in rows.items():
             before = known.get(name) if known_life == life else None
             if before is not None and before.note == note:
                 page[name] = before
             elif (name, note.tenure) != self._me:
                 has_moved = before is not None and before.note.tenure == note.tenure
-                page[name] = _Row(note, Said.load(note.text), now, has_moved)
+                page[name] = Server(name, note.tenure or "", Said.load(note.text), has_moved, now, note)
         self._pages[offset] = life, page
 
-    def _rows(self) -> Iterator[tuple[str, _Row]]:
-        return ((name, row) for _, page in self._pages.values() for name, row in page.items())
+    def _rows(self) -> Iterator[Server]:
+        return (row for _, page in self._pages.values() for row in page.values())
 
     def live(self, now: float) -> list[Server]:
-        """Return the live servers in the order of their names, without any `ticketd grow`."""
-        counting: dict[tuple[str, str], bool] = {}
-        newest: dict[tuple[str, str], _Row] = {}
-        for name, row in self._rows():
-            process = name, row.note.tenure or ""
-            if row.counts(now):
-                counting[process] = row.has_moved or counting.get(process, False)
-            if process not in newest or row.note.high > newest[process].note.high:
-                newest[process] = row
-        found = [Server(*process, newest[process].said, counting[process]) for process in sorted(counting)]
-        return [server for server in found if server.said is None or not server.said.grow]
+        """Return the live servers in the order of their names, without any `ticketd grow`.
+
+        A server is shown by its newest row, on whichever database, and has moved if one of its rows that count has.
+        """
+        found = []
+        rows = sorted(self._rows(), key=lambda row: (row.name, row.word, row.note.high))
+        for _, of_process in groupby(rows, key=lambda row: (row.name, row.word)):
+            *_, newest = all_rows = list(of_process)
+            counting = [row for row in all_rows if now - row.moved < row.said.silence]
+            if counting and not newest.said.grow:
+                found.append(newest._replace(has_moved=any(row.has_moved for row in counting)))
+        return found
 
     def quiet(self, word: str, now: float) -> float:
-        """Return for how many seconds this process has not shown itself; infinity where there is no row of it.
+        """Return for how many seconds the process of this word has not shown itself, 0 where it is this process.
 
-        A row that cannot be read might be a row of it.
+        A row that cannot be read might be a row of it. Where there is no row, that is infinity.
         """
-        rows = (row for _, row in self._rows() if row.said is None or row.note.tenure == word)
+        if word == self._me[1]:
+            return 0.0
+        rows = (row for row in self._rows() if row.said is UNREADABLE or row.word == word)
         return min((now - row.moved for row in rows), default=math.inf)
 
-    def outdated(self, offset: int, now: float) -> dict[str, Note]:
-        """Return the rows on the database of this offset that have stood still for an hour."""
+    def outdated(self, offset: int, now: float) -> list[Write]:
+        """Return what deletes the rows on the database of this offset that have stood still for an hour."""
         _, page = self._pages.get(offset, ("", {}))
-        return {name: row.note for name, row in page.items() if now - row.moved >= OUTDATED}
+        outdated = [row for row in page.values() if now - row.moved >= OUTDATED]
+        return [Write(Book.HEARTBEATS, row.name, row.note, None) for row in outdated]

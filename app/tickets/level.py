@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from app.databases.session import Book, Note, Write
-from app.tickets.everywhere import PAGE, ROUNDS, all_rows, everywhere, lives_in_sight, packets
+from app.tickets.everywhere import PAGE, ROUNDS, all_rows, everywhere, lives_in_sight, read_rows, write_rows
 from app.tickets.sight import NEVER, Member, Sight
 
 log = logging.getLogger(__name__)
@@ -52,19 +52,10 @@ async def make_level(sight: Sight, lives: Mapping[Member, str]) -> bool:
     had another ring number by then, or where something else changed the same rows each time.
     """
     stamps = {member: member.row.stamp if member.row is not None else "" for member in lives}
+    writes: dict[Member, list[Write]] = {}
 
-    async def write(member: Member, life: str) -> set[str]:
-        missed: set[str] = set()
-        for packet in packets(writes[member]):
-            done = await member.database.write(packet, stamps[member], life)
-            missed |= {each.name for each, is_done in zip(packet, done, strict=True) if not is_done}
-        return missed
-
-    async def read(member: Member, life: str) -> dict[str, Note]:
-        found: dict[str, Note] = {}
-        for packet in packets(names):
-            found |= await member.database.read(book, packet, life)
-        return found
+    async def write(member: Member, life: str) -> list[str]:
+        return await write_rows(member, life, writes[member], stamps[member])
 
     for book in (Book.MARKS, Book.FLOORS):
         rows = await everywhere(sight, lives, partial(all_rows, book=book))
@@ -72,7 +63,7 @@ async def make_level(sight: Sight, lives: Mapping[Member, str]) -> bool:
             if len(rows) < len(lives):
                 return False
             names = sorted(set[str]().union(*rows.values()))  # all servers lock rows in the same order
-            writes: dict[Member, list[Write]] = {member: [] for member in rows}
+            writes = {member: [] for member in rows}
             for number, name in enumerate(names):
                 found = [each.get(name) for each in rows.values()]
                 for member, old, new in zip(rows, found, level_row(found), strict=True):
@@ -81,11 +72,13 @@ async def make_level(sight: Sight, lives: Mapping[Member, str]) -> bool:
                 if number % PAGE == PAGE - 1:
                     await asyncio.sleep(0)  # no request waits for long
             missed = await everywhere(sight, lives, write)
+            if len(missed) < len(lives):
+                return False
             names = sorted(set[str]().union(*missed.values()))
             if not names:
                 break
-            rows = await everywhere(sight, lives, read)
-        if names or len(missed) < len(lives):
+            rows = await everywhere(sight, lives, partial(read_rows, book=book, names=names))
+        else:
             return False
     return True
 
@@ -94,63 +87,51 @@ async def make_level(sight: Sight, lives: Mapping[Member, str]) -> bool:
 
 
 class Levels:
-    """Makes the databases in sight level whenever one comes into sight. One task runs `run`; the probe calls `came`.
+    """Makes the databases in sight level whenever one comes into sight. One task runs `run`.
 
     warns: false for the embedded pair, whose databases only go back together.
     """
 
     def __init__(self, sight: Sight, *, warns: bool = True) -> None:
         self._sight, self._warns = sight, warns
-        self._came = self._made = NEVER
-        """When a database came into sight last, and when the last level began that has ended well."""
-
-    def came(self) -> None:
-        """A database has come into sight: make all level now, and again in three seconds."""
-        self._came = self._sight.clock()
-        self._sight.is_levelling = True
-        self._sight.move()
+        self._made = NEVER
+        """When the last level began that has ended well."""
 
     @property
     def is_level(self) -> bool:
         """Whether each database in sight was made level with all of the ring, 3 s or more after its life was found."""
-        return all(member.is_level for member in self._sight.in_sight)
+        return all(member.level == member.life for member in self._sight.in_sight)
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
         """For /healthz: the databases, by name, that are not level for good yet, each with what that means."""
-        if not self._warns:
-            return []
         missing = "" if self._sight.whole else "; that takes all databases of the ring to be up at the same time"
         reason = (
             "its high-water marks are not compared with all others yet since it started, or since this server did"
             f"{missing}. Do not restart, restore or replace another ticket database before this warning ends"
         )
-        return [(member.name, reason) for member in self._sight.in_sight if not member.is_level]
+        in_sight = self._sight.in_sight if self._warns else []
+        return [(member.name, reason) for member in in_sight if member.level != member.life]
 
     async def run(self) -> None:
         """Make the databases level whenever that is due, until this is cancelled."""
+        sight = self._sight
         while True:
-            seconds = self._wait()
-            if seconds is not None and seconds <= 0:
-                self._say(under_way=True)
-                if await self._level():
-                    continue
-                seconds = None
+            came = max(member.came for member in sight.members)
+            due = came if self._made < came else came + SECOND_LEVEL
+            left = due - sight.clock()
+            is_due = self._made < due and left <= 0
+            self._say(under_way=is_due)
+            if is_due and await self._level():
+                continue
             self._say(under_way=False)
-            await self._sight.moved(seconds)
+            await sight.moved(left if left > 0 else None)
 
     def _say(self, *, under_way: bool) -> None:
         """Tell the lanes that are about to be opened whether to wait."""
         if self._sight.is_levelling is not under_way:
             self._sight.is_levelling = under_way
             self._sight.move()
-
-    def _wait(self) -> float | None:
-        """Return in how many seconds the next level is due; None where none is before another database comes."""
-        if self._made < self._came:
-            return 0.0
-        second = self._came + SECOND_LEVEL
-        return second - self._sight.clock() if self._made < second else None
 
     async def _level(self) -> bool:
         """Make all databases in sight level; once more if one came or went meanwhile. Returns False where it failed."""
@@ -163,7 +144,7 @@ class Levels:
         if (era, generation) != (sight.era, sight.generation) or lives_in_sight(sight) != lives:
             return True  # the level is still due
         self._made = began
-        for member in lives:
-            if whole and began >= member.came[1] + SECOND_LEVEL:
-                member.is_level = True
+        for member, life in lives.items():
+            if whole and began >= member.came + SECOND_LEVEL:
+                member.level = life
         return True

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from app.databases.session import Book, Mark, Marked, Note, Write
-from app.errors import DatabaseError, DatabaseFailed
+from app.errors import DatabaseError
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.sight import Member, Sight
 
@@ -22,11 +22,9 @@ class Outcome(Enum):
     """What became of a mark."""
 
     STANDS = "stands"
-    """Every database in sight has committed it in time."""
+    """Every database that was in sight has committed it in time. It counts only for that generation of the sight."""
     LOST = "lost"
     """A database failed, or the answer came late: what waits above the limit is dropped."""
-    VOID = "void"
-    """Another database came into sight meanwhile, which the mark did not reach: the limit stays as it was."""
     REFUSED = "refused"
     """A database has another tenure, or another ring number: the lane closes."""
 
@@ -34,14 +32,13 @@ class Outcome(Enum):
 async def mark_everywhere(sight: Sight, own: Member, mark: Mark, era: int) -> Outcome:
     """Send this mark to every database in sight, the lane's own included, and return what became of it.
 
-    Tells the sight about each database that failed or refused. era: the one in which the lane was opened. Raises
-    DatabaseFailed where the lane's own database is not in sight.
+    Tells the sight about each database that failed or refused. era: the one in which the lane was opened.
     """
-    stamp, generation, began = sight.stamp, sight.generation, sight.clock()
+    stamp, began = sight.stamp, sight.clock()
     if sight.era != era or stamp is None:
         return Outcome.REFUSED
     if own.life is None:
-        raise DatabaseFailed(f"{own.name} is not in sight")
+        return Outcome.LOST
     lives = lives_in_sight(sight)
     results = await everywhere(sight, lives, lambda member, life: member.database.mark(mark, stamp, life))
     if Marked.RING in results.values():
@@ -50,7 +47,7 @@ async def mark_everywhere(sight: Sight, own: Member, mark: Mark, era: int) -> Ou
         return Outcome.REFUSED
     if len(results) < len(lives) or sight.clock() - began > min(sight.timeout, LONGEST_MARK):
         return Outcome.LOST
-    return Outcome.STANDS if sight.generation == generation else Outcome.VOID
+    return Outcome.STANDS
 
 
 async def replace_rows(

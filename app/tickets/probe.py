@@ -10,18 +10,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from app.databases.record import Record, State, new_word
 from app.databases.session import Book, Look, Note, Residue, RingRow, Write
 from app.errors import DatabaseError, DatabaseFailed, OtherLife
-from app.tickets.agreement import agree
+from app.tickets.agreement import Agreement, Kind, Standing, Step
 from app.tickets.everywhere import PACKET
 from app.tickets.floors import Floors
 from app.tickets.heartbeats import Heartbeats, Said, Server, Use
-from app.tickets.level import Levels, make_level
-from app.tickets.sight import NEVER, SHORTEST, Member, Sight, Status
-from app.tickets.situation import Agreement, Situation, Standing, Step, Verdict, entry_of
+from app.tickets.level import make_level
+from app.tickets.sight import NOT_YET, SHORTEST, Member, Sight, Status
 
 log = logging.getLogger(__name__)
 
@@ -39,28 +37,28 @@ class Probe:
     """Looks at the members of a sight, and changes the sight. One task runs `run`; `close` comes after it.
 
     name: `hostname:port` of this server, at most 80 ASCII characters. increment: TICKETS_INCREMENT, None where it is
-    unset. levels: is told what comes into sight. floors: are read where their number rises. grow: this process is a
-    `ticketd grow`: it draws nothing, says so, and never takes its own change back.
+    unset. floors: are read where their number rises. grow: this process is a `ticketd grow`: it draws nothing, says
+    so, and never takes its own change back.
     """
 
-    def __init__(
-        self, sight: Sight, name: str, *, increment: int | None, levels: Levels, floors: Floors, grow: bool = False
-    ) -> None:
+    def __init__(self, sight: Sight, name: str, *, increment: int | None, floors: Floors, grow: bool = False) -> None:
         self._sight, self._name, self.word = sight, name, new_word()
-        self._increment, self._levels, self._floors, self._grow = increment, levels, floors, grow
+        self._increment, self._floors, self._grow = increment, floors, grow
         self._heartbeats = Heartbeats(name, self.word)
-        self._looks = self._number = 0
+        self._looks = 0
         self._seen: Record | None = None
         self._awake = sight.clock()
         self._published: dict[int, Use] = {}
         self.noted: Callable[[str, float, float, float], None] = lambda _name, _now, _began, _ended: None
         """Called with what a look read of a database's clock, see `ServerClock.noted`."""
 
-    def agreement_under(self, increment: int) -> Agreement:
-        """Return what would be decided if the ring had this increment, and change nothing."""
-        situation = self._situation()
-        seen = situation.seen
-        return agree(replace(situation, seen=replace(seen, increment=increment) if seen is not None else None))
+    def decide(self, seen: Record | None) -> Agreement:
+        """Decide on what the looks have found until now, and change nothing. seen: the highest record of before."""
+        now, me = self._sight.clock(), (self._name, self.word)
+        quiet = self._heartbeats.quiet(seen.writer, now) if seen is not None else 0.0
+        return Agreement(
+            self._sight.members, self._increment, me, now=now, servers=self.servers(), seen=seen, grow_quiet=quiet
+        )
 
     def servers(self) -> list[Server]:
         """Return the other live servers, in the order of their names."""
@@ -68,7 +66,7 @@ class Probe:
 
     def floors_heard(self) -> int:
         """Return the largest number of the floors that a live server has read."""
-        return max((server.said.floors for server in self.servers() if server.said is not None), default=0)
+        return max((server.said.floors for server in self.servers()), default=0)
 
     async def wait_known(self, number: int, deadline: float) -> bool:
         """Wait until every other live server has read the floors up to this number; False where that takes too long.
@@ -80,9 +78,7 @@ class Probe:
             member.wake.set()
         while True:
             has_looked = all(member.ended >= look for member, look in wanted.items())
-            if has_looked and all(
-                server.said is not None and server.said.floors >= number for server in self.servers()
-            ):
+            if has_looked and all(server.said.floors >= number for server in self.servers()):
                 return True
             if (left := deadline - self._sight.clock()) <= 0:
                 return False
@@ -118,7 +114,7 @@ class Probe:
                 self._notice_standstill()
 
     def _pause(self) -> float:
-        """Return how many seconds there are between two looks: fewer while the ring is changed, and nobody draws."""
+        """Return how many seconds there are between two looks."""
         record, interval = self._sight.record, self._sight.interval
         return min(interval, CHANGING) if record is not None and record.state is State.CHANGING else interval
 
@@ -131,57 +127,55 @@ class Probe:
         began = sight.clock()
         look: Look | None = None
         try:
-            found, life = await self._found(member)
-            if found.floors_number > self._floors.number:
+            look, life = await self._found(member)
+            if look.floors_number > self._floors.number:
                 # a server that was out of touch must not issue, from its stock either, what a bump has passed since
-                await self._floors.read(member, life, found.floors_number)
+                await self._floors.read(member, life, look.floors_number)
                 sight.look_at()  # so that the others learn what this server says
-            look = found
         except DatabaseError as error:
+            look = None
             member.forget(error)
         self._notice_standstill()
         if look is not None:
             now = sight.clock()
-            member.facts, member.latency = look.facts, now - began
+            member.warnings, member.latency = look.facts.warnings, now - began
             self._heartbeats.read(member.offset, life, look.heartbeats, now)
             self.noted(member.name, look.facts.now, began, now)
             if member.begun > member.void:
                 member.row_since = member.row_since if look.ring == member.row else now
+                member.steady = member.steady if life == member.found else NOT_YET
                 member.row, member.found = look.ring, life
         member.ended, member.looked = member.begun, began
-        member.doubtful = member.doubtful and member.is_stale
         sight.refused = sight.refused and any(each.is_stale for each in sight.members)
         standing = self._agree().verdicts[member.offset].standing
         sight.move()
         if look is not None:
             if member.trial and standing is Standing.IN:
                 await self._try_marks(member)
-            await self._delete_outdated(member, life)
+            if writes := self._heartbeats.outdated(member.offset, now):
+                with suppress(DatabaseError):  # they are deleted after another look
+                    await member.database.write(writes[:PACKET], None, life)
 
     async def _found(self, member: Member) -> tuple[Look, str]:
         """Look; where this is cancelled, end with the look, so that no heartbeat comes after it was removed."""
-        record, residue = self._sight.record, None
+        sight, record, residue = self._sight, self._sight.record, None
         if record is not None and member.offset <= record.increment:
             residue = Residue(member.offset, record.increment)
-        look = asyncio.ensure_future(member.database.look(self._name, self._beat(), residue))
+        self._looks += 1
+        silence = 5 * sight.interval + 2 * sight.timeout  # longer than ids are issued without a look, see `Sight.move`
+        said = Said(silence, self._uses(), self._increment, self._floors.number, self._grow)
+        beat = Note(high=self._looks, tenure=self.word, text=said.dump())
+        look = asyncio.ensure_future(member.database.look(self._name, beat, residue))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
             await asyncio.gather(look, return_exceptions=True)
             raise
 
-    def _beat(self) -> Note:
-        """Return this server's heartbeat."""
-        self._looks += 1
-        # Longer than this server issues ids without a look, see `Sight.move`.
-        silence = 5 * self._sight.interval + 2 * self._sight.timeout
-        said = Said(silence, self._uses(), self._increment, self._floors.number, self._grow)
-        return Note(high=self._looks, tenure=self.word, text=said.dump())
-
     def _uses(self) -> dict[int, Use]:
         """Return what this server draws from: the databases in sight."""
         return {
-            member.offset: Use(member.body, life, member.node or member.name)
+            member.offset: Use(member.drawn_body, life, member.node or member.name)
             for member in self._sight.members
             if (life := member.life) is not None and not self._grow
         }
@@ -195,7 +189,6 @@ class Probe:
             sight.is_settling = True
             for member in sight.members:
                 member.forget(DatabaseFailed(STOOD_STILL))
-                member.steady = "", NEVER
                 member.look_again()
                 sight.leave(member, Status.DOWN, STOOD_STILL)
 
@@ -212,76 +205,49 @@ class Probe:
         try:
             for before, after in ((None, tried), (tried, None)):  # the row may be there from an earlier trial
                 done = await member.database.write([Write(Book.MARKS, name, before, after)], row.stamp, life)
-            if not done[0]:
-                raise DatabaseFailed("did not take a trial write into its marks")
-            if not member.doubtful:
-                member.trial, member.due = False, self._sight.clock()
+            works = done[0] and not member.is_stale
         except DatabaseError:
+            works = False
+        member.trying = False
+        if works:
+            member.trial, member.due = False, self._sight.clock()
+        else:
             member.hold_back(self._sight.clock())
-        finally:
-            member.trying = False
         self._agree()
         self._sight.move()
-
-    async def _delete_outdated(self, member: Member, life: str) -> None:
-        """Delete heartbeats that have stood still for an hour."""
-        rows = self._heartbeats.outdated(member.offset, self._sight.clock())
-        if writes := [Write(Book.HEARTBEATS, name, note, None) for name, note in rows.items()]:
-            with suppress(DatabaseError):  # they are deleted after another look
-                await member.database.write(writes[:PACKET], None, life)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def _agree(self) -> Agreement:
         """Decide on what the looks have found until now, and change the sight by it."""
         sight = self._sight
-        agreement = agree(self._situation())
-        self._seen, self._number = agreement.seen, agreement.number
+        agreement = self.decide(self._seen)
+        self._seen = agreement.seen
         sight.go_by(agreement.record)
+        # A look at every member has ended since something failed, or since this server began, stood still or wrote.
         may_enter = not any(member.is_stale for member in sight.members)
         sight.is_settling = agreement.step is not None or not may_enter
         for member in sight.members:
-            self._place(member, agreement.verdicts[member.offset], may_enter)
+            standing, reason = agreement.verdicts[member.offset]
+            if standing is not Standing.IN:
+                status = Status.DOWN if standing is Standing.DOWN else Status.QUARANTINED
+                sight.leave(member, status, reason, stays_steady=standing is Standing.LAGS)
+            elif member.trial:
+                sight.leave(member, Status.DOWN, FAILED)
+            elif may_enter and member.life != member.found:
+                sight.enter(member, member.found)
         self._choose_nodes()
         if (uses := self._uses()) != self._published:
             self._published = uses
-            sight.look_at()  # so that the others learn of it
+            sight.look_at()  # so that the others learn of it; a database that failed is looked at once more
         return agreement
-
-    def _situation(self) -> Situation:
-        now, me = self._sight.clock(), (self._name, self.word)
-        entries, servers = [entry_of(member, now) for member in self._sight.members], self.servers()
-        writer = self._seen.writer if self._seen is not None else ""
-        quiet = 0.0 if writer == self.word else self._heartbeats.quiet(writer, now)
-        return Situation(entries, self._increment, me, new_word(), servers, self._seen, self._number, quiet)
-
-    def _place(self, member: Member, verdict: Verdict, may_enter: bool) -> None:
-        """Let a member come into sight, or go out of it.
-
-        may_enter: whether a look at every member has ended since something failed, or this server began, stood still,
-        or changed the ring.
-        """
-        standing, row, life = verdict.standing, member.row, member.found
-        if standing is not Standing.IN:
-            if standing is not Standing.LAGS:
-                member.steady = "", NEVER
-            status = Status.DOWN if standing is Standing.DOWN else Status.QUARANTINED
-            self._sight.leave(member, status, verdict.reason)
-        elif member.trial:
-            self._sight.leave(member, Status.DOWN, FAILED)
-        elif may_enter and member.life != life and row is not None:
-            if member.steady[0] != life:
-                member.steady = life, self._sight.clock()
-            member.body = row.body
-            self._sight.enter(member, life)
-            self._levels.came()
 
     def _choose_nodes(self) -> None:
         """Turn to the node of a database that other servers use: an earlier one, or any while this server uses none.
 
         The next look tries the node, and goes on to the others where it fails.
         """
-        now, lives = self._sight.clock(), [server.said.lives for server in self.servers() if server.said is not None]
+        now, lives = self._sight.clock(), [server.said.lives for server in self.servers()]
         for member in self._sight.members:
             if member.node is None or now < member.tried + OTHER_NODE:
                 continue
@@ -315,23 +281,19 @@ class Probe:
         return step if self._sight.is_fresh() else None
 
     async def _take(self, step: Step) -> bool:
-        """Take one step, with what has to be level before it."""
-        if step.level:
-            lives = self._lives(step)
+        """Write the record of a step where the ring row is still what the last look found; False where that failed.
+
+        Before a server finishes to take a body in, it makes all databases of the record level.
+        """
+        member, record = self._sight.members[step.offset - 1], step.record
+        if step.kind is Kind.FINISH:
+            lives = self._lives(record)
             if not await make_level(self._sight, lives):
                 log.warning("could not make the ticket databases level to %s", step.kind)
                 return False
-            if await self._next_step() != step or self._lives(step) != lives:
+            if await self._next_step() != step or self._lives(record) != lives:
                 return True  # another decision is due
-        return await self._write(step, self._sight.members[step.offset - 1])
-
-    def _lives(self, step: Step) -> dict[Member, str]:
-        """Return the databases to make level, with the lives in which the last looks found them."""
-        return {member: member.found for member in self._sight.members if member.offset in step.level}
-
-    async def _write(self, step: Step, member: Member) -> bool:
-        """Write the record where the ring row is still what the last look found."""
-        old, life, record = member.row, member.found, step.record
+        old, life = member.row, member.found
         if old is None:
             return False
         # Until it is drawn from, a body has no offset.
@@ -347,3 +309,7 @@ class Probe:
         if done:
             log.info("%s, offset %d: %s, ring number %d", member.name, member.offset, step.kind, record.number)
         return True
+
+    def _lives(self, record: Record) -> dict[Member, str]:
+        """Return the databases of a record, with the lives in which the last looks found them."""
+        return {member: member.found for member in self._sight.members if member.offset in record.offsets}

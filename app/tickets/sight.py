@@ -1,8 +1,16 @@
 """What one server knows of its ticket databases: which are in sight, in which life, and by which ring record it goes.
 
-A database is in sight if the last look reached it, found it in the ring with the record that this server goes by, and
-nothing has failed there since. Each server has a sight of its own. The probe changes it; lanes, marks and levels read
-it. Nothing here does I/O.
+Each server has a sight of its own. The probe changes it; lanes, marks and levels read it. Nothing here does I/O.
+
+For a server a database is in one of these states:
+
+    in sight     The last look reached it, found it in the ring with the record that this server goes by, and nothing
+                 has failed there since: `life` is set. Lanes draw from it, and marks go to it. Until it is level for
+                 good in that life (`level`), the next database must not go back.
+    doubtful     A statement failed there, and no look has ended since that says what is there now. No limit rises.
+    held back    The look that followed has ended. The database comes back only after a trial write.
+    down         The last look failed.
+    quarantined  The last look found what may not be drawn from, or not yet (see `agreement`).
 
 A lane asks three things. Is it still the lane that it was opened as: `era`, and the life of its database. May it issue
 at or below its limit: `is_fresh`. Does its limit stand: `generation`, which changes whenever a database comes into
@@ -17,18 +25,16 @@ from enum import StrEnum
 
 from app.databases.database import Database
 from app.databases.record import Record
-from app.databases.session import Facts, RingRow
+from app.databases.session import RingRow
 from app.errors import DatabaseError, DatabaseFailed
 from app.tickets.counts import Counts
 
-NEVER = float("-inf")
-NO_LOOK = "no look has ended yet"
+NEVER, NOT_YET = float("-inf"), float("inf")
+NO_LOOK = DatabaseFailed("no look has ended yet")
 SHORTEST = 0.001
 """Seconds that a wait lasts at least: two clocks of different resolution never agree on less."""
-SOON = 60.0
-"""Seconds. A database that fails within so much after it came back is held back for longer than the time before."""
-FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
-"""Seconds for which a database is held back, the second time and at most; doubled each time."""
+SOON, FIRST_DELAY, LONGEST_DELAY = 60.0, 1.0, 30.0
+"""Seconds. A database that fails again within `SOON` is held back for `FIRST_DELAY`, and then doubled each time."""
 
 
 class Status(StrEnum):
@@ -39,65 +45,67 @@ class Status(StrEnum):
     QUARANTINED = "quarantined"
 
 
-@dataclass(eq=False, slots=True)
-class Member:
-    """One entry of the list of ticket databases, with all that this server knows of it. Times are by `Sight.clock`.
+@dataclass(eq=False, repr=False)
+class Entry:
+    """One entry of the list of ticket databases: what a decision about the ring rests on.
 
     Attributes:
-        offset: its place in the list, from 1.
-        life, body: the life in which it is in sight, None while it is not, and the word of the body found then.
-        status, reason, since: for /healthz.
+        offset, name: its place in the list, from 1, and host:port, for people.
         row, found: the ring row and the life that the last look found; None and empty where it failed, with `error`.
         row_since: since when this server has seen the ring row as it is.
-        came: the life in which it came into sight last, and when it first did. is_level: whether it is level for good.
-        steady: in which life it has been in sight without a failure, and since when. A member that lacks the highest
-            record until a server has brought it up stays steady.
+        life: the life in which it is in sight, None while it is not.
+        steady: since when it has been in sight in one life without a failure. A database that lacks the highest record
+            until a server has brought it up stays steady.
+    """
+
+    offset: int
+    name: str
+    row: RingRow | None = None
+    found: str = ""
+    error: DatabaseError = NO_LOOK
+    row_since: float = NEVER
+    life: str | None = None
+    steady: float = NOT_YET
+
+    @property
+    def body(self) -> str:
+        """The word of the data that it holds, empty where it did not answer."""
+        return self.row.body if self.row is not None else ""
+
+
+class Member(Entry):
+    """An entry with all that this server knows of its database. Times are by `Sight.clock`.
+
+    Attributes:
+        drawn_body: the word of the data that it held when it came into sight.
+        status, reason, since: for /healthz.
+        came: when it came into sight last.
+        level: the life in which it was made level for good.
         looked: when its last look began that has ended, whether it answered or failed.
         begun, ended: the number of the last look that began, and of the last look that ended.
         void: looks up to this number say nothing of what is there now: since then something failed there or was
             refused, or this server has written the ring row or stood still.
-        doubtful: something failed there, and no look has ended since that began after it.
         trial: something failed there, so it comes back into sight only after a trial write. trying: that is under way.
         delay, due: for how many seconds it is held back, and when its next trial write is due, or when it came back.
         tried: when a node that another server uses was tried last.
-        facts, latency: what the database server said of itself at the last look that it answered, and how many seconds
-            that look took.
+        warnings, latency: what weakens a guarantee, as the database server said of itself at the last look that it
+            answered, and how many seconds that look took.
         wake: set to look at once.
     """
 
-    offset: int
-    database: Database
-    life: str | None = None
-    body: str = ""
-    status: Status = Status.DOWN
-    reason: str = NO_LOOK
-    since: float = 0.0
-    row: RingRow | None = None
-    found: str = ""
-    error: DatabaseError = field(default_factory=lambda: DatabaseFailed(NO_LOOK))
-    row_since: float = 0.0
-    came: tuple[str, float] = "", NEVER
-    is_level: bool = False
-    steady: tuple[str, float] = "", NEVER
-    looked: float = NEVER
-    begun: int = 0
-    ended: int = 0
-    void: int = 0
-    doubtful: bool = False
-    trial: bool = False
-    trying: bool = False
-    delay: float = 0.0
-    due: float = NEVER
-    tried: float = NEVER
-    facts: Facts | None = None
-    latency: float | None = None
-    counts: Counts = field(default_factory=Counts)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def name(self) -> str:
-        """host:port, for people."""
-        return self.database.name
+    def __init__(self, offset: int, database: Database) -> None:
+        super().__init__(offset, database.name)
+        self.database = database
+        self.counts = Counts()
+        self.drawn_body = self.level = ""
+        self.status, self.reason, self.since = Status.DOWN, str(NO_LOOK), 0.0
+        self.came = self.looked = self.tried = NEVER
+        self.begun = self.ended = self.void = 0
+        self.trial = self.trying = False
+        self.delay, self.due = 0.0, NEVER
+        self.warnings: Sequence[str] = ()
+        self.latency: float | None = None
+        self.wake = asyncio.Event()
 
     @property
     def node(self) -> str | None:
@@ -105,14 +113,14 @@ class Member:
         return self.database.node
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What weakens a guarantee, as the database server said of itself."""
-        return self.facts.warnings if self.facts is not None else ()
-
-    @property
     def is_stale(self) -> bool:
         """Whether no look has ended yet that says what is there now."""
         return self.ended <= self.void
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a failure there was not followed by a look yet. No limit rises meanwhile."""
+        return self.trial and self.is_stale
 
     def look_again(self) -> None:
         """Look at once; looks that have begun count no more."""
@@ -124,12 +132,9 @@ class Member:
         self.row, self.found, self.error = None, "", error
 
     def hold_back(self, now: float) -> None:
-        """Hold it back for twice as long as before."""
-        self.delay = min(LONGEST_DELAY, max(FIRST_DELAY, 2 * self.delay))
+        """Hold it back: not at all, or for twice as long as before if it came back or was tried a short time ago."""
+        self.delay = min(LONGEST_DELAY, max(FIRST_DELAY, 2 * self.delay)) if now - self.due < SOON else 0.0
         self.due = now + self.delay
-
-    def __repr__(self) -> str:
-        return f"<{self.name} offset {self.offset} {self.status} life {self.life}>"
 
 
 @dataclass(eq=False)
@@ -153,7 +158,7 @@ class Sight:
     is_settling: bool = True
     """Whether databases may come into sight without anything that happens outside: looks or a change are under way."""
     is_levelling: bool = False
-    """Whether this server makes the databases level just now."""
+    """Whether this server makes the databases level just now, or is about to."""
     refused: bool = False
     """A database refused a mark for its ring number, and this server has not looked at every database since."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -183,14 +188,11 @@ class Sight:
 
     @property
     def doubtful(self) -> bool:
-        """Whether something failed at a database that no look has confirmed since. No limit rises meanwhile."""
+        """Whether any member is in doubt."""
         return any(member.doubtful for member in self.members)
 
     def is_fresh(self) -> bool:
-        """Whether a look at every database has ended, well or badly, that began not long ago.
-
-        Not long ago means within three probe intervals and a database timeout.
-        """
+        """Whether a look at every database began within three probe intervals and a database timeout, and has ended."""
         return self.clock() <= self.fresh_until
 
     def keeps(self, member: Member, life: str, era: int, sure: bool) -> bool:
@@ -212,19 +214,13 @@ class Sight:
         """A statement failed at this member: it goes out of sight, and the probe looks at it at once.
 
         life: the life in which that was; where the member is not in sight in that life any more, nothing is changed.
-        The member comes back only after a trial write, because a database may answer looks and nothing else. Each time
-        that it fails within a minute after it came back, the trial write comes later.
+        The member comes back only after a trial write, because a database may answer looks and nothing else.
         """
         if life not in {None, member.life}:
             return
-        now = self.clock()
-        if not member.trial and now - member.due < SOON:
-            member.hold_back(now)
-        elif not member.trial:
-            member.delay, member.due = 0.0, now
-        member.trial = member.doubtful = True
-        member.steady = "", NEVER
-        member.void = member.begun
+        if not member.trial:
+            member.hold_back(self.clock())
+        member.trial, member.void = True, member.begun
         self.leave(member, Status.DOWN, str(error))
         self.look_at(member)
 
@@ -237,20 +233,18 @@ class Sight:
         self.move()
 
     def enter(self, member: Member, life: str) -> None:
-        """This member comes into sight, in this life: all limits end."""
-        if member.came[0] != life:
-            member.came, member.is_level = (life, self.clock()), False
-        member.life = life
-        self._set(member, Status.UP, "")
+        """This member comes into sight, in this life: all limits end, and the databases have to be made level."""
+        member.drawn_body, member.came = member.body, self.clock()
+        member.steady = min(member.steady, member.came)
         self.generation += 1
-        self.move()
+        self.is_levelling = True
+        self._place(member, life, Status.UP, "")
 
-    def leave(self, member: Member, status: Status, reason: str) -> None:
+    def leave(self, member: Member, status: Status, reason: str, *, stays_steady: bool = False) -> None:
         """This member is not in sight (any more). Open lanes keep their stock and their limits."""
+        member.steady = member.steady if stays_steady else NOT_YET
         if member.life is not None or (member.status, member.reason) != (status, reason):
-            member.life = None
-            self._set(member, status, reason)
-            self.move()
+            self._place(member, None, status, reason)
 
     def go_by(self, record: Record | None) -> None:
         """Take up another ring record; the lanes of the one before close."""
@@ -259,17 +253,18 @@ class Sight:
             self.era += 1
             self.move()
 
-    def _set(self, member: Member, status: Status, reason: str) -> None:
+    def _place(self, member: Member, life: str | None, status: Status, reason: str) -> None:
         if member.status is not status:
             member.since = self.clock()
             member.counts.quarantines += status is Status.QUARANTINED and member.status is Status.UP
-        member.status, member.reason = status, reason
+        member.life, member.status, member.reason = life, status, reason
+        self.move()
 
     # --- waiting for it ----------------------------------------------------------------------------------------------
 
     def move(self) -> None:
         """Wake whoever waits for a change: a look has ended, a member came or went."""
-        # Shorter than the silence after which others pass over this server's heartbeat, see `Probe._beat`.
+        # Shorter than the silence after which others pass over this server's heartbeat, see `Probe._found`.
         self.fresh_until = min(member.looked for member in self.members) + 3 * self.interval + self.timeout
         self._moved.set()
         self._moved = asyncio.Event()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from app.databases.database import Database
 from app.databases.record import Record
 from app.tickets.growth import Growth
+from app.tickets.sight import Member, Sight
 from tests.model.faults import some_time, weight
 from tests.model.scale import Place
 from tests.model.world import World
@@ -54,16 +55,10 @@ class Run:
     async def _live(self, world: World) -> None:
         connect, scale = world.network.connector(self.process), world.scale
         databases = [Database(place.address, connect, scale.timeout) for place in self.longer]
-        growth = Growth(
-            databases,
-            self.increment,
-            "grow-1",
-            interval=scale.interval,
-            timeout=scale.timeout,
-            clock=self.process.clock,
-        )
+        members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
         try:
-            await growth.run()
+            sight = Sight(members, scale.interval, scale.timeout, self.process.clock)
+            await Growth(sight, self.increment, "grow-1").run()
         except Exception as error:
             world.loop.note("grow", f"gives up: {type(error).__name__} {error}")
 

@@ -17,11 +17,11 @@ from app.databases.database import Database
 from app.databases.record import Record, State
 from app.databases.session import Book, Mark, Marked, Note, Write
 from app.tickets import agreement, everywhere, growth, lane, level, marks, opening, probe
+from app.tickets.agreement import Agreement, Kind, Step
 from app.tickets.everywhere import lives_in_sight
 from app.tickets.lane import Lane
 from app.tickets.level import make_level
 from app.tickets.sight import Member, Sight, Status
-from app.tickets.situation import Kind, Situation, Standing, Step, Verdict
 from tests.fakes.session import FakeSession
 from tests.model.network import Wire
 
@@ -157,7 +157,8 @@ def _full() -> Patches:
     async def patched(self: level.Levels) -> bool:
         done = await make(self)
         for member in self._sight.in_sight:
-            member.is_level |= done and self._sight.clock() >= member.came[1] + level.SECOND_LEVEL
+            if done and self._sight.clock() >= member.came + level.SECOND_LEVEL:
+                member.level = member.life or ""
         return done
 
     return [put(level.Levels, "_level", patched)]
@@ -181,21 +182,17 @@ def number_at_mark() -> Patches:
     return [put(FakeSession, "_mark", patched), any_number]
 
 
-def _next_step(change: Callable[[Step, list[int]], Step], *, hindered: bool = True) -> Patches:
-    """Change the steps that are decided on. hindered: whether a taking in waits for what hinders it."""
-    decide = agreement._next_step
+def _unhindered() -> Patches:
+    """Take a body in although a database does not answer, and make level what answers."""
+    decide, find_lives = Agreement._next_step, probe.Probe._lives
 
-    def patched(now: Situation, verdicts: dict[int, Verdict], record: Record, hindrance: str) -> Step | None:
-        step = decide(now, verdicts, record, hindrance if hindered else "")
-        there = [offset for offset in record.offsets if verdicts[offset].standing is not Standing.DOWN]
-        return change(step, there) if step is not None else None
+    def answering(self: probe.Probe, record: Record) -> dict[Member, str]:
+        return {member: word for member, word in find_lives(self, record).items() if member.row is not None}
 
-    return [put(agreement, "_next_step", patched)]
-
-
-def _level_there(step: Step, there: list[int]) -> Step:
-    """Make level what answers."""
-    return replace(step, level=tuple(offset for offset in step.level if offset in there))
+    return [
+        put(Agreement, "_next_step", lambda self, record, _hindrance: decide(self, record, "")),
+        put(probe.Probe, "_lives", answering),
+    ]
 
 
 @protection
@@ -207,7 +204,7 @@ def fence_first() -> Patches:
         if step.kind is Kind.TAKE_IN:
             members = [self._sight.members[offset - 1] for offset in step.record.offsets]
             await make_level(self._sight, {member: member.found for member in members})
-        return await take(self, replace(step, level=()))
+        return await take(self, replace(step, kind=Kind.BRING_UP))
 
     return [put(probe.Probe, "_take", patched)]
 
@@ -215,12 +212,15 @@ def fence_first() -> Patches:
 @protection
 def body_last() -> Patches:
     """A body that is taken in gets the record after those that stay."""
+    decide = Agreement._next_step
 
-    def change(step: Step, _there: list[int]) -> Step:
-        new = [body.offset for body in step.record.bodies if body.since == step.record.number]
-        return replace(step, offset=new[0]) if step.kind is Kind.TAKE_IN else step
+    def patched(self: Agreement, record: Record, hindrance: str) -> Step | None:
+        step = decide(self, record, hindrance)
+        if step is None or step.kind is not Kind.TAKE_IN:
+            return step
+        return replace(step, offset=next(body.offset for body in step.record.bodies if body.since > record.number))
 
-    return _next_step(change)
+    return [put(Agreement, "_next_step", patched)]
 
 
 def _lanes_out() -> Patches:
@@ -245,18 +245,18 @@ def _sure() -> Patches:
 
 
 def _memory() -> Patches:
-    agree = agreement.agree
-    return [put(probe, "agree", lambda now: agree(replace(now, seen=None, number=0)))]
+    decide = probe.Probe.decide
+    return [put(probe.Probe, "decide", lambda self, _seen: decide(self, None))]
 
 
 def _forming() -> Patches:
-    decide = agreement._forming_step
+    decide = Agreement._forming_step
 
-    def patched(*arguments: Any) -> Step | None:
-        step = decide(*arguments)
+    def patched(self: Agreement, increment: int) -> Step | None:
+        step = decide(self, increment)
         return None if step is None else replace(step, record=replace(step.record, state=State.DRAWN))
 
-    return [put(agreement, "_forming_step", patched)]
+    return [put(Agreement, "_forming_step", patched)]
 
 
 def _floor_marks() -> Patches:
@@ -287,11 +287,11 @@ SHORT: dict[str, TakeOut] = {
     # The warning ends only with a level of all databases of the ring.
     "full": _full,
     # A database is not in sight while a live server's heartbeat names another life of it, or another body there.
-    "beat": lambda: [put(agreement, "_user_of_other_data", lambda *_: "")],
+    "beat": lambda: [put(Agreement, "_user_of_other_data", lambda *_: "")],
     # A body is taken in only while the databases at all other offsets in use answer.
-    "all_answer": lambda: [put(agreement, "_hindrance", lambda *_: ""), *_next_step(_level_there)],
+    "all_answer": lambda: [put(Agreement, "_hindrance", lambda *_: ""), *_unhindered()],
     # A server finishes a taking in only while every database that stays answers, too.
-    "finish_all": lambda: _next_step(_level_there, hindered=False),
+    "finish_all": _unhindered,
     # A lane from before its body was taken in again is not adopted.
     "since": lambda: [put(lives, "_taken_in", lambda _ring: 0)],
     # Ids are issued only while the last looks are young.

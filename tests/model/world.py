@@ -12,7 +12,7 @@ from unittest import mock
 
 from app.databases.address import Address
 from app.databases.life import TOLERANCE
-from app.databases.record import Record
+from app.databases.record import Record, read_record
 from app.databases.session import Book
 from app.tickets import step
 from tests.fakes.server import FakeServer
@@ -55,7 +55,6 @@ class World:
         self.split = False
         self.quiet = 0
         self.wanted: Collection[str] = SEQUENCES
-        self._records: dict[str, Record] = {}
         self.recovers = recovers
         self.servers: list[Server] = []
         self.growth: Any = None
@@ -118,7 +117,7 @@ class World:
         """
         if not self.split:
             return False
-        records = {each: self._record(each) for each in (*self.places, *self.others)}
+        records = {each: read_record(each.server.data.ring) for each in (*self.places, *self.others)}
         top = max((record for record in records.values() if record is not None), key=lambda record: record.rank)
         mine = records[place]
         if place in self.came_back and len(self.rings()) > 1:
@@ -137,19 +136,13 @@ class World:
 
     def rings(self) -> set[str]:
         """The words of the rings that databases record. Two are one too many, and only a person can mend that."""
-        records = (self._record(place) for place in (*self.places, *self.others))
+        records = (read_record(place.server.data.ring) for place in (*self.places, *self.others))
         return {record.ring for record in records if record is not None}
 
     def top_record(self, places: Sequence[Place] | None = None) -> Record | None:
         """The highest record of these databases, by default of the list."""
-        records = [record for place in places or self.places if (record := self._record(place)) is not None]
-        return max(records, key=lambda record: record.rank, default=None)
-
-    def _record(self, place: Place) -> Record | None:
-        text = place.server.data.ring.text
-        if text and text not in self._records:
-            self._records[text] = Record.load(text)
-        return self._records.get(text)
+        records = [read_record(place.server.data.ring) for place in places or self.places]
+        return max(filter(None, records), key=lambda record: record.rank, default=None)
 
     # --- ticket servers ----------------------------------------------------------------------------------------------
 

@@ -93,9 +93,11 @@ class Bench:
                 look, life = await member.database.look("test:1", Note())
             except DatabaseFailed:  # the connection of before
                 look, life = await member.database.look("test:1", Note())
-            member.looked, member.doubtful, member.row = self.clock(), False, look.ring
+            member.begun = member.ended = member.begun + 1
+            member.looked, member.row, member.found = self.clock(), look.ring, life
             if member.life != life:
                 self.sight.enter(member, life)
+        self.sight.is_levelling = False
         self.sight.move()
 
     def lane(self, offset: int, *, reserve: float = 0.0, pace: Any = None, again: Again | None = None) -> Lane:

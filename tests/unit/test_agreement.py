@@ -1,15 +1,17 @@
 """The table of rule 6: what the databases record against the settings and against what they hold."""
 
+import secrets
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.databases.record import Body, Record, State
+from app.databases.record import Body, Record, State, read_record
 from app.databases.session import RingRow
-from app.tickets.agreement import agree
-from app.tickets.heartbeats import Said, Server, Use
-from app.tickets.situation import Agreement, Entry, Situation, read_record
+from app.errors import DatabaseFailed, DatabaseRefused
+from app.tickets.agreement import Agreement
+from app.tickets.heartbeats import UNREADABLE, Said, Server, Use
+from app.tickets.sight import Entry
 
 RING = Record("ring", 7, "w", 2, State.DRAWN, (Body(1, "A", 1), Body(2, "B", 1)))
 """Two databases, A and B."""
@@ -31,12 +33,17 @@ RECORDS = {
     "again": replace(RING, number=8, bodies=(Body(1, "A", 8), Body(2, "B", 1))),
 }
 STATES: dict[str, dict[str, Any]] = {
-    "used": {"used": True},
-    "young": {"in_sight_for": 9.9},
-    "unseen": {"in_sight_for": 0.0},
-    "moving": {"unchanged_for": 4.9},
-    "still": {"unchanged_for": 5.0},
+    "used": {"life": "life of A"},
+    "young": {"steady": -9.9},
+    "unseen": {"steady": 0.0},
+    "moving": {"row_since": -4.9},
+    "still": {"row_since": -5.0},
 }
+
+
+@pytest.fixture(autouse=True)
+def random_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _size: "new")
 
 
 def entry(offset: int, words: str) -> Entry:
@@ -46,13 +53,13 @@ def entry(offset: int, words: str) -> Entry:
     """
     name = f"d{offset}:3306"
     if words == "away":
-        return Entry(offset, name, failure="did not answer within 0.5 s")
+        return Entry(offset, name, error=DatabaseFailed("did not answer within 0.5 s"))
     body, record, state, *_ = (*words.split("/"), "", "")
     if record == "damaged":
         return Entry(offset, name, RingRow(body, 0, RING.stamp, RING.dump()[:-3]))
     own = RECORDS.get(record)
     row = RingRow(body) if own is None else RingRow(body, 0, own.stamp, own.dump())
-    seen = {"in_sight_for": 60.0, "unchanged_for": 60.0, **STATES.get(state, {})}
+    seen = {"steady": -60.0, "row_since": -60.0, **STATES.get(state, {})}
     return Entry(offset, name, row, f"life of {body}", **seen)
 
 
@@ -65,7 +72,7 @@ Z = uses("z:8000", "life of A")
 Z_BEFORE, A_BEFORE = uses("z:8000", "another"), uses("a:8000", "another")
 RESTORED = uses("a:8000", "another", has_moved=False)
 """A database that was restored brings back the row of a process that has ended."""
-MUTE = Server("z:8000", "word", None)
+MUTE = Server("z:8000", "word", UNREADABLE)
 """A live server whose heartbeat is damaged."""
 
 
@@ -75,8 +82,7 @@ def decide(
     """Decide about a list of entries. seen: the name of the highest record that was seen before."""
     entries = [entry(offset, each) for offset, each in enumerate(words.split(), 1)]
     servers, before = [server] if server is not None else [], RECORDS.get(seen)
-    number = before.number if before is not None else 0
-    return agree(Situation(entries, increment, ("me:8000", "mine"), "new", servers, before, number, quiet))
+    return Agreement(entries, increment, ("me:8000", "mine"), servers=servers, seen=before, grow_quiet=quiet)
 
 
 def case(entries: str, stand: str, step: str = "", why: str = "", **settings: Any) -> Any:
@@ -181,7 +187,7 @@ def test_a_row_of_the_table(entries: str, stand: str, step: str, why: str, setti
 
 def test_a_body_that_was_drawn_at_another_offset_before_is_in_the_wrong_place() -> None:
     old = replace(entry(2, "old/before"), row=RingRow("old", 1, RING.stamp, RING.dump()))
-    verdicts = agree(Situation([entry(1, "A/ring"), old], None, ("me:8000", "mine"), "new")).verdicts
+    verdicts = Agreement([entry(1, "A/ring"), old], None, ("me:8000", "mine")).verdicts
     assert PLACE.format(2, 1, 2) in f"2: {verdicts[2].reason}"
 
 
@@ -225,11 +231,6 @@ def test_the_next_record(words: str, setting: int | None, record: Record) -> Non
     assert step.record == record
 
 
-def test_all_are_made_level_before_a_body_gets_the_record_that_takes_it_in() -> None:
-    levels = [step.level for words in ("new B/ring", "new B/taking C/taking") if (step := decide(words).step)]
-    assert levels == [(), (1, 2, 3)]
-
-
 def test_a_record_and_a_stamp_that_differ_are_an_error() -> None:
-    with pytest.raises(ValueError, match="not a ring record"):
-        read_record("8.w", RING.dump())
+    with pytest.raises(DatabaseRefused, match="its ring record is damaged"):
+        read_record(RingRow("A", 1, "8.w", RING.dump()))

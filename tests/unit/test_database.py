@@ -298,9 +298,9 @@ async def test_the_life_changes_with_every_event_that_may_take_the_data_back(wha
 async def test_the_life_changes_when_the_body_is_taken_in() -> None:
     server, lives = FakeServer(), []
     for body, since in (("other", 1), (server.data.ring.body, 4), (server.data.ring.body, 4)):
-        text = Record("ring", 1 + len(lives), "writer", 2, State.DRAWN, (Body(1, body, since),)).dump()
+        record = Record("ring", 1 + len(lives), "writer", 2, State.DRAWN, (Body(1, body, since),))
         lives.append(await life_of(server))
-        server.data.ring = server.data.ring._replace(text=text)
+        server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
     lives.append(await life_of(server))
     assert lives[0] == lives[1] != lives[2] == lives[3]
     server.data.ring = server.data.ring._replace(text='{"bodies": 1}')

@@ -92,8 +92,10 @@ async def test_a_row_that_changes_meanwhile_is_read_again_and_no_limit_falls() -
 async def test_a_level_ends_where_a_database_fails_or_has_another_ring_number(fails: bool) -> None:
     bench = await make_bench()
     put(bench, 1, Note(5_000))
-    server = bench.servers[1]
-    server.read_only, server.data.ring = fails, server.data.ring._replace(stamp="9.other")
+    server, record = bench.servers[1], bench.sight.record
+    assert record is not None
+    record, server.read_only = record.next(9), fails
+    server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
     assert not await make(bench)
     assert (bench.members[1].life is None) is fails
     assert row(bench, 2) is None
@@ -109,8 +111,7 @@ async def running(virtual_time: object) -> AsyncIterator[tuple[Bench, Levels]]:
     bench.sight.clock = asyncio.get_running_loop().time
     levels = Levels(bench.sight)
     for member in bench.members:
-        member.came = member.life or "", bench.sight.clock()
-    levels.came()
+        member.came = bench.sight.clock()
     put(bench, 1, Note(5_000))
     task = asyncio.create_task(levels.run())
     yield bench, levels
@@ -124,7 +125,6 @@ async def test_another_life_warns_again_and_the_same_life_does_not(running: tupl
     async def come_back() -> None:
         bench.lose(one)
         await bench.see(one)
-        levels.came()
 
     await asyncio.sleep(5)
     await come_back()
