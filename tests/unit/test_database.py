@@ -142,7 +142,7 @@ async def test_all_waiting_calls_fail_when_no_connection_can_be_opened(bench: Be
     refused = await asyncio.gather(*(bench.draw() for _ in range(3)), return_exceptions=True)
     bench.server.cut("client")
     failed = await asyncio.gather(bench.draw(), bench.draw(), bench.look(), return_exceptions=True)
-    assert [*map(type, refused + failed)] == [DatabaseRefused] * 3 + [DatabaseFailed] * 3
+    assert [*map(type, (*refused, *failed))] == [DatabaseRefused] * 3 + [DatabaseFailed] * 3
     bench.server.heal("client")
     bench.server.login_rejected = False
     assert (await bench.look(), await bench.draw()) == (bench.life, Drawn(1, 1))
@@ -296,7 +296,7 @@ async def test_the_life_changes_with_every_event_that_may_take_the_data_back(wha
 
 
 async def test_the_life_changes_when_the_body_is_taken_in() -> None:
-    server, lives = FakeServer(), []
+    server, lives = FakeServer(), list[str]()
     for body, since in (("other", 1), (server.data.ring.body, 4), (server.data.ring.body, 4)):
         text = Record("ring", 1 + len(lives), "writer", 2, State.DRAWN, (Body(1, body, since),)).dump()
         lives.append(await life_of(server))
