@@ -78,8 +78,10 @@ async def test_draws_that_wait_share_the_next_statement_and_an_error_reaches_onl
 
 async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -> None:
     life, database = bench.life, bench.database
-    lanes = [Write(Book.MARKS, f"photos/{offset}", None, Note(tenure="t")) for offset in (1, 2)]
-    assert await asyncio.gather(*(database.write([lane], "", life) for lane in lanes)) == [[True]] * 2
+    writes = [
+        Write(Book.MARKS, f"photos/{lane}", old, Note(tenure="t")) for lane, old in ((1, None), (2, Note()), (2, None))
+    ]
+    assert await asyncio.gather(*(database.write([each], "", life) for each in writes)) == [[True], [False], [True]]
     # the first of several calls has an idle connection, and the others share one
     lanes_marked = (("2", "t", ""), ("1", "t", ""), ("2", "other", ""), ("3", "t", ""), ("1", "t", "1.x"))
     marks = [(Mark(f"photos/{lane}", tenure, 9, 1, True), stamp) for lane, tenure, stamp in lanes_marked]

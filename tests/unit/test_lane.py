@@ -200,6 +200,8 @@ async def test_requests_wait_for_the_look_or_the_trial_write_that_follows_a_fail
         setattr(member, attribute, True)
         asked = Asked(issuer)
         await asyncio.sleep(0.01)
+        bench.sight.move()
+        await asyncio.sleep(0.01)
         assert not asked.answer.done()
         setattr(member, attribute, False)
         bench.sight.move()
