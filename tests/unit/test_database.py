@@ -78,8 +78,10 @@ async def test_draws_that_wait_share_the_next_statement_and_an_error_reaches_onl
 
 async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -> None:
     life, database = bench.life, bench.database
-    lanes = [Write(Book.MARKS, f"photos/{offset}", None, Note(tenure="t")) for offset in (1, 2)]
-    assert await asyncio.gather(*(database.write([lane], "", life) for lane in lanes)) == [[True]] * 2
+    writes = [
+        Write(Book.MARKS, f"photos/{lane}", old, Note(tenure="t")) for lane, old in ((1, None), (2, Note()), (2, None))
+    ]
+    assert await asyncio.gather(*(database.write([each], "", life) for each in writes)) == [[True], [False], [True]]
     # the first of several calls has an idle connection, and the others share one
     lanes_marked = (("2", "t", ""), ("1", "t", ""), ("2", "other", ""), ("3", "t", ""), ("1", "t", "1.x"))
     marks = [(Mark(f"photos/{lane}", tenure, 9, 1, True), stamp) for lane, tenure, stamp in lanes_marked]
@@ -142,7 +144,7 @@ async def test_all_waiting_calls_fail_when_no_connection_can_be_opened(bench: Be
     refused = await asyncio.gather(*(bench.draw() for _ in range(3)), return_exceptions=True)
     bench.server.cut("client")
     failed = await asyncio.gather(bench.draw(), bench.draw(), bench.look(), return_exceptions=True)
-    assert [*map(type, refused + failed)] == [DatabaseRefused] * 3 + [DatabaseFailed] * 3
+    assert [*map(type, (*refused, *failed))] == [DatabaseRefused] * 3 + [DatabaseFailed] * 3
     bench.server.heal("client")
     bench.server.login_rejected = False
     assert (await bench.look(), await bench.draw()) == (bench.life, Drawn(1, 1))
@@ -296,7 +298,7 @@ async def test_the_life_changes_with_every_event_that_may_take_the_data_back(wha
 
 
 async def test_the_life_changes_when_the_body_is_taken_in() -> None:
-    server, lives = FakeServer(), []
+    server, lives = FakeServer(), list[str]()
     for body, since in (("other", 1), (server.data.ring.body, 4), (server.data.ring.body, 4)):
         record = Record("ring", 1 + len(lives), "writer", 2, State.DRAWN, (Body(1, body, since),))
         lives.append(await life_of(server))

@@ -154,7 +154,7 @@ async def test_a_level_that_took_the_tenure_ends_the_lease(server: Server) -> No
 
 
 async def test_a_floor_of_a_number_counts_as_its_limit(server: Server) -> None:
-    floors = {f"#worker{number}": Note(NOW + 1) for number in range(WORKERS)}
+    floors = {f"#worker{number}": Note(NOW - 1_000) for number in range(WORKERS)}
     server.bench.servers[1].data.notes[Book.FLOORS] |= floors | {"#worker8": Note(NOW - 1_001)}
     assert await server.right() == Right(8, NOW - 1_001, NOW + LEASE_MS)
 

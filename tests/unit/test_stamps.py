@@ -1,16 +1,26 @@
-"""This server's clock against those of the databases, and lanes whose numbers are ticks (`instagram`)."""
+"""The time in ids: this server's clock, lanes whose numbers are ticks (`instagram`), and ids made in memory."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from app.databases.session import Book
-from app.errors import ClockAhead, InvalidRequest, SequenceError, SequenceExhausted
+from app.errors import ClockAhead, Exhausted, InvalidRequest, NoTicketDatabase, SequenceError, SequenceExhausted
+from app.kinds.table import KINDS
 from app.kinds.timed import TIMED
+from app.service import Service
+from app.settings import Settings
+from app.tickets.definitions import Definition
 from app.tickets.issuer import Issuer
 from app.tickets.lane import Lane
+from app.tickets.memory import Memory, MemorySource
 from app.tickets.request import Shape
+from app.tickets.rights import FOR_EVER, INSTANCES, Holder, Right
+from app.tickets.sight import Sight
 from app.tickets.stamps import ServerClock, Stamps
+from tests.contract.http_bench import databases_on
+from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import Asked, Bench, make_bench, take
 
 NOW = 1_795_000_000_123
@@ -172,3 +182,150 @@ async def test_a_request_that_is_handed_over_is_as_its_client_made_it() -> None:
     assert await source.end() == [asked.request]
     asked.request.done(5_000)
     assert await asked.answer == 5_000
+
+
+# --- ids made in memory -----------------------------------------------------------------------------------------------
+
+
+class Held(Holder):
+    """A right that the test gives and takes."""
+
+    def __init__(self, right: Right) -> None:
+        super().__init__(Sight([], 1.0, 1.0, lambda: 0.0))
+        self.held: Right | None = right
+
+    def right(self) -> Right | None:
+        return self.held
+
+    async def _keep(self) -> None:
+        """Nothing is due."""
+
+
+class Sources:
+    """The memory sources of a server whose clocks stand still."""
+
+    def __init__(self, number: int = 7) -> None:
+        self.time = Time()
+        self.worker, self.instance = Held(Right(number, 0, NOW + 120_000)), Held(Right(number, 0, FOR_EVER))
+        self.memory = Memory(self.time.server, self.worker, self.instance)
+
+    def source(self, kind: str = "snowflake", **parameters: int) -> MemorySource:
+        """The source of a sequence of this kind. parameters: in place of the defaults."""
+        return self.memory.source("ids", Definition(kind, KINDS[kind].complete(parameters, NOW)))
+
+
+async def waits(source: MemorySource) -> asyncio.Future[Any]:
+    """Ask for an id that cannot be had now; return the answer."""
+    asked = Asked(source)
+    await asyncio.sleep(0.02)
+    assert not asked.answer.done()
+    return asked.answer
+
+
+def said(made: object) -> tuple[int, int]:
+    """The worker and the time in an id of kind snowflake."""
+    parts = KINDS["snowflake"].decode(KINDS["snowflake"].complete({}, NOW), str(made))
+    return parts["datacenter"] * 32 + parts["worker"], parts["time_ms"]
+
+
+@pytest.fixture
+def sources() -> Sources:
+    return Sources()
+
+
+async def test_ids_rise_while_the_clock_goes_back_and_wait_for_it_if_that_is_soon(sources: Sources) -> None:
+    source = sources.source()
+    first = await take(source)
+    sources.time.ms -= 20
+    waiting, behind = await waits(source), await waits(source)
+    sources.time.ms += 21
+    assert first < await waiting < await behind
+    sources.time.ms -= 3_600_000
+    with pytest.raises(ClockAhead, match="ms behind its own ids"):
+        await Asked(source, seconds=2.0).answer
+    sources.time.ms += 3_605_000
+    with pytest.raises(ClockAhead, match="ahead of the ticket databases"):
+        await take(source)
+
+
+async def test_a_full_counter_goes_on_into_the_next_moment_which_the_next_id_waits_for(sources: Sources) -> None:
+    source = sources.source()
+    ids = [each for _ in range(5) for each in await take(source, 1000, Shape.LIST)]
+    assert {said(each) for each in ids} == {(7, NOW), (7, NOW + 1)}
+    waiting = await waits(source)
+    sources.time.ms += 1
+    assert await waiting > max(ids)
+    assert len(set(ids)) == 5000
+
+
+async def test_another_number_makes_larger_ids_and_none_of_a_time_that_its_last_holder_had(sources: Sources) -> None:
+    source = sources.source()
+    first = await take(source)
+    sources.worker.held = Right(3, 0, NOW + 120_000)
+    waiting = await waits(source)  # an id of this moment would be smaller
+    sources.time.pass_by(1)
+    second = await waiting
+    sources.worker.held = Right(9, NOW + 400, NOW + 120_000)
+    sources.time.pass_by(399)
+    waiting = await waits(source)
+    sources.time.pass_by(1)
+    third = await waiting
+    assert first < second < third
+    assert (said(second), said(third)) == ((3, NOW + 1), (9, NOW + 401))
+
+
+async def test_a_lease_ends_with_its_time(sources: Sources) -> None:
+    source = sources.source()
+    assert sources.worker.is_needed
+    sources.time.pass_by(120_000)
+    assert await take(source)
+    assert sources.memory.gives
+    sources.time.pass_by(1)
+    waiting = await waits(source)
+    sources.worker.held = Right(7, 0, NOW + 240_000)
+    assert await waiting
+    sources.worker.held = None
+    with pytest.raises(NoTicketDatabase, match="no worker number yet"):
+        await Asked(source, seconds=0.05).answer
+    sources.worker.trouble = NoTicketDatabase("no ticket database is in sight")
+    assert not sources.memory.gives
+    with pytest.raises(NoTicketDatabase, match="in sight"):
+        await take(source)
+    assert list(sources.memory.warnings()) == ["no ticket database is in sight"]
+    assert await take(sources.source("flake"))
+
+
+async def test_a_sequence_that_is_looked_up_again_repeats_nothing(sources: Sources) -> None:
+    assert sources.source() is sources.source()
+    assert sources.source() is not sources.source(epoch=1)
+    assert sources.source("uuid7") is not sources.source()
+
+
+async def test_a_number_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(Exhausted):
+        await take(Sources(2**40).source("objectid"))
+
+
+@pytest.mark.looptime
+async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tried_again() -> None:
+    databases, clock = [FakeServer(name) for name in ("db1", "db2")], asyncio.get_running_loop().time
+    settings = Settings.model_construct(databases=databases)
+    servers = [Service(databases_on(databases, 0.5), settings, name, clock=clock) for name in "abc"]
+    for each in servers:
+        each.start()
+    await asyncio.sleep(10)
+    assert [each.catalog.entries for each in servers] == 3 * [{}]
+    for database in databases:
+        database.down = True
+    for each in servers:
+        each.instance.need()
+    await asyncio.sleep(20)
+    assert {str(each.instance.trouble)[:48] for each in servers} == {"this server could not draw its instance number: "}
+    for database in databases:
+        database.down = False
+    await asyncio.sleep(60)
+    drawn = {right.number for each in servers if (right := each.instance.right()) is not None}
+    assert (len(drawn), [set(each.catalog.entries) for each in servers]) == (3, 3 * [{INSTANCES}])
+    assert [each.instance.trouble for each in servers] == 3 * [None]
+    for each in servers:
+        await each.stop()
