@@ -20,7 +20,7 @@ from app.tickets.lane import Again, Lane
 from app.tickets.level import Levels
 from app.tickets.listing import Listing
 from app.tickets.memory import Memory
-from app.tickets.opening import LaneSpec, Opener, lower_limits
+from app.tickets.opening import LaneSpec, Opener
 from app.tickets.probe import Probe
 from app.tickets.rights import InstanceNumber, WorkerNumber
 from app.tickets.sight import Member, Sight
@@ -66,7 +66,7 @@ class Service:
         self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
         self.desk = Desk(self.catalog, self.sight, self._source, settings.request_timeout)
         self.catalog.replaced = self.desk.forget
-        self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=self.refuses)
+        self.worker = WorkerNumber(self.opener, self.clock, chance, refuses=self.refuses)
         self.instance = InstanceNumber(self.sight, self.catalog, self.desk)
         self.memory = Memory(self.clock, self.worker, self.instance)
         self._running: list[asyncio.Task[None]] = []
@@ -86,7 +86,7 @@ class Service:
         """Serve nobody any more, let go of the databases, and close every connection."""
         await self.desk.end()
         if self.settings.is_embedded:
-            await lower_limits(self.sight, [lane.spec for lane in self.desk.lanes])
+            await asyncio.gather(*(self.opener.lower_limit(lane.spec) for lane in self.desk.lanes))
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

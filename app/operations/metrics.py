@@ -124,7 +124,7 @@ class Metrics:
         if worker.is_needed:
             right = worker.right()
             left = max(0, right.until_ms - clock.wall_ms()) / 1000 if right is not None else 0
-            holding = {worker.lease.member.name: right.number} if right is not None and worker.lease else {}
+            holding = {worker.lease.lane.member.name: right.number} if right is not None and worker.lease else {}
             yield Row(GAUGE, "tickets_worker", holding, "database")
             yield Row(GAUGE, "tickets_worker_lease_seconds", left)
         yield Row(GAUGE, "tickets_clock_ahead_seconds", clock.ahead)

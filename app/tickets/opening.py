@@ -6,13 +6,13 @@ tenure, and every mark under the one before is refused from then on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
 from app.databases.record import new_word
-from app.databases.session import Book, Counter, Note, Write
+from app.databases.session import Book, Counter, Note
 from app.errors import DatabaseFailed, SequenceExhausted, TicketError
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
@@ -26,8 +26,6 @@ SETTLING = 1.0
 """Seconds for which an opening waits at most while this server makes databases level, or changes the ring."""
 FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0
 """Bounds of the random wait before another try, in seconds; it doubles."""
-LONGEST_END = 3.0
-"""Seconds that lowering the limits at a clean end may take in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,7 @@ class LaneSpec:
 
     sequence: as it was made. member: the database that it is drawn from. start: the first id that the sequence's
     definition allows. pace: of the sequence's kind. read_counter: reads the sequence's counter on that database.
+    is_drawn: whether that counter is in the database, and can be raised.
     """
 
     sequence: str
@@ -43,6 +42,7 @@ class LaneSpec:
     start: int
     pace: Pace
     read_counter: Callable[[], Awaitable[Counter]]
+    is_drawn: bool = True
 
     @property
     def row(self) -> str:
@@ -140,10 +140,8 @@ class Opener:
                 own, position = found.rows[found.own], found.counter.position
                 if own is not None and found.agrees and position >= max(found.largest_issued, found.floor):
                     return _opened(found, str(own.tenure), position, 0)
-                if found.is_of_this_life and not found.agrees and self.sight.clock() < patience:
-                    await asyncio.sleep(self._chance.uniform(FIRST_WAIT, 3 * FIRST_WAIT))
-                    continue
-                if (opened := await self._advance(lane, found)) is not None:
+                is_under_way = found.is_of_this_life and not found.agrees and self.sight.clock() < patience
+                if not is_under_way and (opened := await self._advance(lane, found)) is not None:
                     return opened
             await asyncio.sleep(self._chance.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)
@@ -156,17 +154,14 @@ class Opener:
         clock. Such a thing ends within milliseconds, and either would undo the other meanwhile.
         """
         sight = self.sight
-        while True:
-            if own.life is None:
-                raise DatabaseFailed(f"{own.name} is not in sight")
+        while own.life is not None:
             if sight.stamp is None or sight.doubtful or not sight.is_fresh():
                 await sight.moved()
             elif (sight.is_levelling or sight.is_settling) and (left := patience - sight.clock()) > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        await sight.moved()
+                await sight.moved(left)
             else:
                 return
+        raise DatabaseFailed(f"{own.name} is not in sight")
 
     async def _find(self, lane: LaneSpec, remembered: int) -> _Found | None:
         """Read the rows and the floors on every database in sight, and then the position; None where a read failed."""
@@ -203,7 +198,7 @@ class Opener:
             raise SequenceExhausted(f"{lane.sequence} has no ids left above {base}")
         if record is None:
             return None
-        if found.known > counter.position:
+        if lane.is_drawn and found.known > counter.position:
             raised = await own.database.raise_above({counter.name: found.known}, found.lives[own])
             if (error := raised.get(counter.name)) is not None:
                 raise error
@@ -215,6 +210,19 @@ class Opener:
         if not await replace_rows(self.sight, own, lane.row, found.rows, row, lives=lives, stamp=stamp):
             return None
         return _opened(found, tenure, base, limit)
+
+    async def lower_limit(self, lane: LaneSpec) -> None:
+        """Lower the limit of a lane to its position, on every database. What fails leaves a gap.
+
+        An embedded pair is in another life at each start, so every lane is advanced above its limit then. At a clean
+        end the lanes of the one process that uses the pair draw no more, and nothing above the positions was issued.
+        """
+        with suppress(TicketError):
+            found = await self._find(lane, 0)
+            own = found.rows[found.own] if found is not None else None
+            if found is not None and own is not None and found.agrees:
+                row, lives = own._replace(high=found.counter.position), found.lives
+                await replace_rows(self.sight, found.own, lane.row, found.rows, row, lives=lives, stamp=found.stamp)
 
 
 async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | None, int]:
@@ -230,31 +238,3 @@ def _opened(found: _Found, tenure: str, highest: int, limit: int) -> Opened:
     sure = found.whole if limit else found.sure
     life = found.lives[found.own]
     return Opened(life, tenure, found.era, found.generation, highest, limit, found.counter, found.floor, sure)
-
-
-async def lower_limits(sight: Sight, lanes: Iterable[LaneSpec]) -> None:
-    """Lower the limits of these lanes to the positions, on every database. What fails leaves a gap.
-
-    An embedded pair is in another life at each start, so every lane is advanced above its limit then. At a clean end
-    the lanes of the one process that uses the pair draw no more, and nothing above the positions was issued.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LONGEST_END):
-            await asyncio.gather(*(_lower(sight, lane) for lane in lanes))
-
-
-async def _lower(sight: Sight, lane: LaneSpec) -> None:
-    lives, stamp = lives_in_sight(sight), sight.stamp
-    if stamp is None or lane.member not in lives:
-        return
-    try:
-        position = (await lane.read_counter()).position
-    except TicketError:
-        return
-
-    async def lower(member: Member, life: str) -> None:
-        row = (await member.database.read(Book.MARKS, [lane.row], life)).get(lane.row)
-        if row is not None and row.high > position:
-            await member.database.write([Write(Book.MARKS, lane.row, row, row._replace(high=position))], stamp, life)
-
-    await everywhere(sight, lives, lower)
