@@ -108,7 +108,7 @@ class Service:
         def lanes(again: Again) -> list[Lane]:
             made = []
             for member in self.sight.members:
-                spec = LaneSpec(entry.name, member, entry.floor + 1, pace, partial(read, member))
+                spec = LaneSpec(entry.name, member, pace, partial(read, member))
                 made.append(Lane(spec, self.opener, again, reserve, refuses=self.refuses))
             return made
 

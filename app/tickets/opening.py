@@ -8,7 +8,7 @@ tenure, and every mark under the one before is refused from then on.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from app.databases.record import new_word
@@ -32,14 +32,12 @@ FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0
 class LaneSpec:
     """Which lane is to be opened.
 
-    sequence: as it was made. member: the database that it is drawn from. start: the first id that the sequence's
-    definition allows. pace: of the sequence's kind. read_counter: reads the sequence's counter on that database.
-    is_drawn: whether that counter is in the database, and can be raised.
+    sequence: as it was made. member: the database that it is drawn from. pace: of the sequence's kind. read_counter:
+    reads the sequence's counter on that database. is_drawn: whether that counter is in the database, and can be raised.
     """
 
     sequence: str
     member: Member
-    start: int
     pace: Pace
     read_counter: Callable[[], Awaitable[Counter]]
     is_drawn: bool = True
@@ -75,19 +73,20 @@ class Opened:
 class _Found:
     """What the databases in sight know of a lane.
 
-    lives, rows: by member. floor: the largest floor read or remembered; no id at or below it is given. counter: of the
-    lane's own database, read after the rows. whole: whether all databases of the ring were in sight.
+    lives, rows: by member; each row was read before the counter. stamp: the ring number. opened: what would be opened
+    now, under a tenure that is not known yet, at the counter's position, without a limit.
     """
 
     own: Member
     lives: dict[Member, str]
     rows: dict[Member, Note | None]
-    floor: int
-    counter: Counter
-    whole: bool
-    era: int
-    generation: int
     stamp: str
+    opened: Opened
+
+    @property
+    def tenure(self) -> str:
+        """How every tenure of this life and birth begins."""
+        return f"{self.opened.life} {self.opened.counter.birth} "
 
     @property
     def sure(self) -> bool:
@@ -98,13 +97,13 @@ class _Found:
     def is_of_this_life(self) -> bool:
         """Whether the lane's own row is of the present life and birth."""
         row = self.rows[self.own]
-        return row is not None and (row.tenure or "").startswith(f"{self.lives[self.own]} {self.counter.birth} ")
+        return row is not None and (row.tenure or "").startswith(self.tenure)
 
     @property
     def agrees(self) -> bool:
         """Whether all rows have one tenure, of this life and birth, and the lane is sure if it can be."""
         tenures = {row.tenure if row is not None else None for row in self.rows.values()}
-        return self.is_of_this_life and len(tenures) == 1 and (self.sure or not self.whole)
+        return self.is_of_this_life and len(tenures) == 1 and (self.sure or not self.opened.sure)
 
     @property
     def largest_issued(self) -> int:
@@ -114,7 +113,7 @@ class _Found:
     @property
     def known(self) -> int:
         """The largest limit or floor: an advance goes above it."""
-        return max([self.floor, *(row.high for row in self.rows.values() if row is not None)])
+        return max([self.opened.floor, *(row.high for row in self.rows.values() if row is not None)])
 
 
 class Opener:
@@ -137,12 +136,12 @@ class Opener:
         while True:
             await self._may_draw(lane.member, began + SETTLING)
             if (found := await self._find(lane, remembered)) is not None:
-                own, position = found.rows[found.own], found.counter.position
-                if own is not None and found.agrees and position >= max(found.largest_issued, found.floor):
-                    return _opened(found, str(own.tenure), position, 0)
+                own, opened = found.rows[found.own], found.opened
+                if own is not None and found.agrees and opened.highest >= max(found.largest_issued, opened.floor):
+                    return replace(opened, tenure=str(own.tenure), sure=found.sure)
                 is_under_way = found.is_of_this_life and not found.agrees and self.sight.clock() < patience
-                if not is_under_way and (opened := await self._advance(lane, found)) is not None:
-                    return opened
+                if not is_under_way and (advanced := await self._advance(lane, found)) is not None:
+                    return advanced
             await asyncio.sleep(self._chance.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -175,7 +174,7 @@ class Opener:
             return None
         rows = {member: row for member, (row, _) in reads.items()}
         floors = [floor for _, floor in reads.values()]
-        floor = max(self.floors.known.get(name, 0), lane.start - 1, remembered, *floors)
+        floor = max(self.floors.known.get(name, 0), remembered, *floors)
         counter = await lane.read_counter()
         if rows[own] is None and counter.position > floor:
             # other programs drew from this counter, perhaps at other offsets too
@@ -183,7 +182,8 @@ class Opener:
             if any(taken.get(member) != life for member, life in lives.items()):
                 return None
             floor = counter.position
-        return _Found(own, lives, rows, floor, counter, whole, era, generation, stamp)
+        opened = Opened(lives[own], "", era, generation, counter.position, 0, counter, floor, whole)
+        return _Found(own, lives, rows, stamp, opened)
 
     async def _advance(self, lane: LaneSpec, found: _Found) -> Opened | None:
         """Raise the counter above all that is known, then replace the rows, the own one first.
@@ -191,7 +191,7 @@ class Opener:
         None where something differed or failed, so that the server has to begin again. Raises SequenceExhausted where
         nothing is left above what is known.
         """
-        own, counter = found.own, found.counter
+        own, counter = found.own, found.opened.counter
         base = max(found.known, counter.position)
         record = self.sight.record
         if base >= counter.ceiling:
@@ -204,12 +204,14 @@ class Opener:
                 raise error
         ahead = lane.pace.step(0, (counter.ceiling - base) // record.increment, record.increment)
         limit = min(base + ahead, counter.ceiling)
-        tenure = f"{found.lives[own]} {counter.birth} {new_word()}"
-        row = Note(high=limit, issued=base, tenure=tenure)
-        lives, stamp = found.lives, found.stamp
-        if not await replace_rows(self.sight, own, lane.row, found.rows, row, lives=lives, stamp=stamp):
+        row = Note(high=limit, issued=base, tenure=f"{found.tenure}{new_word()}")
+        if not await self._replace(lane, found, row):
             return None
-        return _opened(found, tenure, base, limit)
+        return replace(found.opened, tenure=str(row.tenure), highest=base, limit=limit)
+
+    async def _replace(self, lane: LaneSpec, found: _Found, row: Note) -> bool:
+        lives, stamp = found.lives, found.stamp
+        return await replace_rows(self.sight, found.own, lane.row, found.rows, row, lives=lives, stamp=stamp)
 
     async def lower_limit(self, lane: LaneSpec) -> None:
         """Lower the limit of a lane to its position, on every database. What fails leaves a gap.
@@ -221,8 +223,7 @@ class Opener:
             found = await self._find(lane, 0)
             own = found.rows[found.own] if found is not None else None
             if found is not None and own is not None and found.agrees:
-                row, lives = own._replace(high=found.counter.position), found.lives
-                await replace_rows(self.sight, found.own, lane.row, found.rows, row, lives=lives, stamp=found.stamp)
+                await self._replace(lane, found, own._replace(high=found.opened.highest))
 
 
 async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | None, int]:
@@ -230,11 +231,3 @@ async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | 
     rows = await member.database.read(Book.MARKS, [row], life)
     floors = await member.database.read(Book.FLOORS, [name], life)
     return rows.get(row), floors[name].high if name in floors else 0
-
-
-def _opened(found: _Found, tenure: str, highest: int, limit: int) -> Opened:
-    """The lane as it stands now. An advance with all databases of the ring in sight is sure; so is an adopted lane
-    whose rows say so."""
-    sure = found.whole if limit else found.sure
-    life = found.lives[found.own]
-    return Opened(life, tenure, found.era, found.generation, highest, limit, found.counter, found.floor, sure)

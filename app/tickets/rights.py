@@ -213,7 +213,7 @@ class WorkerNumber(Holder):
         self._chance.shuffle(numbers)
         for number in numbers:
             read, member = partial(self._past, new_word()), there[number % increment + 1]
-            lane = LaneSpec(f"#worker{number}", member, 1, TicketPace(), read, is_drawn=False)
+            lane = LaneSpec(f"#worker{number}", member, TicketPace(), read, is_drawn=False)
             try:
                 opened = await self._opener.open(lane, 0)
             except DatabaseError:  # another server holds it, or the database has failed

@@ -108,7 +108,7 @@ class Bench:
             for request in requests:
                 request.fail(error)
 
-        name = LaneSpec(sequence, member, 1, TicketPace(), counter)
+        name = LaneSpec(sequence, member, TicketPace(), counter)
         return Lane(name, self.opener, again, Reserve(reserve), refuses=False)
 
     async def take(self, lane: Lane, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
