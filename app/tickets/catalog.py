@@ -11,7 +11,7 @@ that make one sequence at the same moment, and reach that database, go by one de
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -32,7 +32,7 @@ from app.errors import (
 )
 from app.kinds.table import kind_named
 from app.tickets.definitions import TICKET, Definition, Seen, key_of, seen_of, settle
-from app.tickets.everywhere import everywhere, lives_in_sight
+from app.tickets.everywhere import all_rows, everywhere, lives_in_sight
 from app.tickets.floors import Floors
 from app.tickets.sight import Member, Sight
 
@@ -74,11 +74,6 @@ class Entry:
     def ceiling(self) -> int:
         """The largest id of its counters, the lowest where databases differ."""
         return min((counter.ceiling for counter in self.counters.values()), default=ENDS[self.bits])
-
-    @property
-    def floor(self) -> int:
-        """No id at or below it is given: one less than the `start` of the definition."""
-        return self.definition.start - 1
 
     def lacks(self, member: Member, seen: Seen) -> bool:
         """Whether a database lacks what it should have of the sequence."""
@@ -132,27 +127,30 @@ class Catalog:
         Raises NoTicketDatabase where no database can be asked, or none can serve the sequence.
         """
         await self.first_look()
-        reads = await everywhere(self._sight, lives_in_sight(self._sight), partial(self._see, key))
+        reads = await everywhere(self._sight, lives_in_sight(self._sight), partial(self.read, [key]))
         if not reads:
             raise NoTicketDatabase("no ticket database can be asked for the sequence now")
-        entry = self.take(key, reads)
+        entry = self.take(key, {member: found[key] for member, found in reads.items()})
         if key in self.troubles:
             raise NoTicketDatabase(f"no ticket database can serve the sequence {key}: {self.troubles[key]}")
         return entry
 
-    async def _see(self, key: str, member: Member, life: str) -> Seen:
-        """Read what one database has of a sequence: first the counter, then the row that defines it."""
-        at = self._sight.clock()
-        counter = (await member.database.sequences([key], life)).get(key)
-        row = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
-        return seen_of(key, counter, row, at)
+    async def read(self, keys: Sequence[str] | None, member: Member, life: str) -> dict[str, Seen]:
+        """Read what one database has of these sequences: first the counters, then the rows that define them.
+
+        keys: their names in lower case; None for all sequences that it has. Raises DatabaseError.
+        """
+        at, database = self._sight.clock(), member.database
+        counters = await database.sequences(keys, life)
+        read = all_rows(member, life, Book.DEFINITIONS) if keys is None else database.read(Book.DEFINITIONS, keys, life)
+        rows = await read
+        named = counters.keys() | rows.keys() if keys is None else keys
+        return {key: seen_of(key, counters.get(key), rows.get(key), at) for key in named}
 
     def take(self, key: str, reads: Mapping[Member, Seen]) -> Entry | None:
         """Take over what databases have of a sequence; return its entry, or None where it cannot be served."""
         views = self._views.setdefault(key, {})
-        for member, seen in reads.items():
-            if member not in views or views[member].at <= seen.at:
-                views[member] = seen
+        views |= {member: seen for member, seen in reads.items() if member not in views or views[member].at <= seen.at}
         definition, reasons = self._settle(key)
         self.troubles.pop(key, None)
         if definition is not None and not definition.is_known:
@@ -170,7 +168,7 @@ class Catalog:
         if entry is None or entry.definition != definition:
             self._drop(key)
             entry = self.entries[key] = Entry(key, definition)
-            self._floors.remember(key, entry.floor)
+            self._floors.remember(key, definition.start - 1)
         entry.definition, entry.reasons = definition, reasons
         entry.counters = {
             member: seen.counter
@@ -199,10 +197,10 @@ class Catalog:
         key, life = entry.key, member.life
         if life is None:
             raise DatabaseFailed(f"{member.name} is not in sight")
-        seen = await self._see(key, member, life)
+        seen = (await self.read([key], member, life))[key]
         if seen.counter is None and await self._look_up(key) is entry:  # else it was dropped everywhere
             await self._make(key, entry.definition, member, life)
-            seen = await self._see(key, member, life)
+            seen = (await self.read([key], member, life))[key]
         if self.take(key, {member: seen}) is not entry or seen.counter is None:
             raise SequenceMissing(f"the sequence {entry.name} was dropped, or made otherwise, meanwhile; ask again")
         if isinstance(seen.counter, DatabaseError):
@@ -257,7 +255,7 @@ class Catalog:
         known = [counter.position for counter in there.counters.values()]
         read = await everywhere(sight, lives_in_sight(sight), lambda each, at: each.database.read(Book.MARKS, rows, at))
         known += [mark.high for marks in read.values() for mark in marks.values()]
-        above = min(max([there.floor, self._floors.known.get(key, 0), *known]), ENDS[there.bits])
+        above = min(max([definition.start - 1, self._floors.known.get(key, 0), *known]), ENDS[there.bits])
         log.info("making the sequence %s on %s above %d", definition.name, member.name, above)
         try:
             await member.database.make(definition.name, there.bits, above, life)

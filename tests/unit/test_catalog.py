@@ -16,7 +16,6 @@ from app.errors import (
 from app.kinds.table import KINDS
 from app.tickets.catalog import Entry
 from app.tickets.definitions import Definition, Seen, seen_of
-from app.tickets.listing import Warned
 from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import NOW, Bench, make_bench
 
@@ -86,7 +85,7 @@ async def test_the_definition_at_the_lowest_offset_stands_and_the_other_database
     with pytest.raises(SequenceUnusable, match="of a lower offset"):
         await bench.catalog.counter(after, bench.members[1])
     assert (await bench.catalog.counter(after, bench.members[0])).name == "likes"
-    assert [(each.sequence, each.database) for each in bench.listing.warnings] == [("likes", bench.members[1].name)]
+    assert [each[:2] for each in bench.listing.warnings] == [("likes", bench.members[1].name)]
 
 
 async def test_a_table_of_plain_tickets_is_no_counter_of_another_kind(bench: Bench) -> None:
@@ -106,7 +105,7 @@ async def test_a_damaged_or_unknown_definition_stops_the_sequence(bench: Bench) 
     for name, reason in (("photos", "damaged"), ("likes", "this release cannot serve")):
         with pytest.raises(NoTicketDatabase, match=reason):
             await bench.catalog.find(name)
-    assert {each.sequence for each in bench.listing.warnings} == {"photos", "likes"}
+    assert {sequence for sequence, _, _ in bench.listing.warnings} == {"photos", "likes"}
 
 
 async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of(bench: Bench) -> None:
@@ -116,7 +115,7 @@ async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of(b
     bench.servers[1].add("photos", 32)
     entry = await bench.catalog.find("photos")
     assert entry.bits == 32
-    assert bench.listing.warnings == [Warned("photos", bench.members[0].name, "its column is signed")]
+    assert bench.listing.warnings == [("photos", bench.members[0].name, "its column is signed")]
     with pytest.raises(SequenceUnusable):
         await bench.catalog.counter(entry, bench.members[0])
 
@@ -190,7 +189,7 @@ async def test_what_was_read_earlier_changes_nothing() -> None:
 async def test_a_sequence_is_made_on_all_databases_and_its_start_becomes_a_floor(bench: Bench) -> None:
     entry, made = await bench.catalog.create("Photos", None, {"bits": 32, "start": 1_000})
     assert made
-    assert (entry.name, entry.bits, entry.floor) == ("Photos", 32, 999)
+    assert (entry.name, entry.bits, entry.definition.start) == ("Photos", 32, 1_000)
     assert bench.lasts("Photos") == [999, 999]
     assert bench.floors.known == {"photos": 999}
     assert rows(bench, "photos") == 2 * [entry.definition.note()]
