@@ -20,12 +20,9 @@ from app.tickets.marks import replace_rows
 from app.tickets.sight import Member, Sight
 from app.tickets.step import Pace
 
-OPENING_UNDER_WAY = 0.2
-"""Seconds for which a server waits for another one that seems to be opening the same lane."""
-SETTLING = 1.0
-"""Seconds for which an opening waits at most while this server makes databases level, or changes the ring."""
-FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0
-"""Bounds of the random wait before another try, in seconds; it doubles."""
+OPENING_UNDER_WAY = 0.2  # seconds for which a server waits for another one that seems to be opening the same lane
+SETTLING = 1.0  # seconds for which an opening waits at most while databases are made level, or the ring is changed
+FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0  # bounds of the random wait before another try, in seconds; it doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +86,14 @@ class _Found:
         return f"{self.opened.life} {self.opened.counter.birth} "
 
     @property
+    def notes(self) -> list[Note]:
+        """The rows, with an empty one where there is none."""
+        return [row or Note() for row in self.rows.values()]
+
+    @property
     def sure(self) -> bool:
         """Whether a row says that the lane is sure. One is enough."""
-        return any(row is not None and row.sure for row in self.rows.values())
+        return any(note.sure for note in self.notes)
 
     @property
     def is_of_this_life(self) -> bool:
@@ -101,19 +103,14 @@ class _Found:
 
     @property
     def agrees(self) -> bool:
-        """Whether all rows have one tenure, of this life and birth, and the lane is sure if it can be."""
-        tenures = {row.tenure if row is not None else None for row in self.rows.values()}
-        return self.is_of_this_life and len(tenures) == 1 and (self.sure or not self.opened.sure)
+        """Whether the lane can be adopted.
 
-    @property
-    def largest_issued(self) -> int:
-        """The largest id that is known to have been given."""
-        return max((row.issued for row in self.rows.values() if row is not None), default=0)
-
-    @property
-    def known(self) -> int:
-        """The largest limit or floor: an advance goes above it."""
-        return max([self.opened.floor, *(row.high for row in self.rows.values() if row is not None)])
+        All rows have one tenure, of this life and birth; the lane is sure if it can be; and the counter is at or above
+        every id that is known to have been given, and every floor.
+        """
+        opened, is_one = self.opened, len({note.tenure for note in self.notes}) == 1
+        has_reached = opened.highest >= max(opened.floor, *(note.issued for note in self.notes))
+        return self.is_of_this_life and is_one and has_reached and (self.sure or not opened.sure)
 
 
 class Opener:
@@ -136,10 +133,9 @@ class Opener:
         while True:
             await self._may_draw(lane.member, began + SETTLING)
             if (found := await self._find(lane, remembered)) is not None:
-                own, opened = found.rows[found.own], found.opened
-                if own is not None and found.agrees and opened.highest >= max(found.largest_issued, opened.floor):
-                    return replace(opened, tenure=str(own.tenure), sure=found.sure)
-                is_under_way = found.is_of_this_life and not found.agrees and self.sight.clock() < patience
+                if found.agrees:
+                    return replace(found.opened, tenure=str(found.notes[0].tenure), sure=found.sure)
+                is_under_way = found.is_of_this_life and self.sight.clock() < patience
                 if not is_under_way and (advanced := await self._advance(lane, found)) is not None:
                     return advanced
             await asyncio.sleep(self._chance.uniform(0, wait))
@@ -191,15 +187,15 @@ class Opener:
         None where something differed or failed, so that the server has to begin again. Raises SequenceExhausted where
         nothing is left above what is known.
         """
-        own, counter = found.own, found.opened.counter
-        base = max(found.known, counter.position)
-        record = self.sight.record
+        own, counter, record = found.own, found.opened.counter, self.sight.record
+        known = max(found.opened.floor, *(note.high for note in found.notes))
+        base = max(known, counter.position)
         if base >= counter.ceiling:
             raise SequenceExhausted(f"{lane.sequence} has no ids left above {base}")
         if record is None:
             return None
-        if lane.is_drawn and found.known > counter.position:
-            raised = await own.database.raise_above({counter.name: found.known}, found.lives[own])
+        if lane.is_drawn and known > counter.position:
+            raised = await own.database.raise_above({counter.name: known}, found.lives[own])
             if (error := raised.get(counter.name)) is not None:
                 raise error
         ahead = lane.pace.step(0, (counter.ceiling - base) // record.increment, record.increment)
@@ -221,9 +217,8 @@ class Opener:
         """
         with suppress(TicketError):
             found = await self._find(lane, 0)
-            own = found.rows[found.own] if found is not None else None
-            if found is not None and own is not None and found.agrees:
-                await self._replace(lane, found, own._replace(high=found.opened.highest))
+            if found is not None and found.agrees:
+                await self._replace(lane, found, found.notes[0]._replace(high=found.opened.highest))
 
 
 async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | None, int]:

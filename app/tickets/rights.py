@@ -40,12 +40,9 @@ INSTANCES = "ticketd_instances"
 """The sequence of plain tickets that instance numbers are drawn from. It is made like any other sequence."""
 FOR_EVER = (1 << 63) - 1
 WORKERS = 1_024
-LEASE_MS = 120_000
-"""How far a lease reaches ahead of the clocks."""
-RENEWAL = 20.0
-"""Seconds between two renewals."""
-MARGIN_MS = 1_000
-"""A number is free this long after its limit, because clocks differ."""
+LEASE_MS = 120_000  # how far a lease reaches ahead of the clocks
+RENEWAL = 20.0  # seconds between two renewals
+MARGIN_MS = 1_000  # a number is free this long after its limit, because clocks differ
 
 
 class Right(NamedTuple):
@@ -138,8 +135,8 @@ class Lease:
     right: Right
     lane: LaneSpec
     opened: Opened
-    generation: int = -1
-    renewed: float = float("-inf")
+    generation: int
+    renewed: float
 
 
 class WorkerNumber(Holder):
@@ -184,27 +181,27 @@ class WorkerNumber(Holder):
             await sight.confirmed()
             record, lease = drawn(sight), self._open()
             if lease is None or lease.lane.member.life is None:
-                self.lease = await self._take(record.increment)
-            else:
-                await self._renew(lease)
+                lease = await self._take(record.increment)
+            await self._renew(lease)
 
     async def _renew(self, lease: Lease) -> None:
         """Try to raise the limit on every database in sight. A refused lease ends."""
         sight, began, generation = self._sight, self._sight.clock(), self._sight.generation
-        if self._refuses and self.is_unprotected:
+        opened, member = lease.opened, lease.lane.member
+        if self._refuses and (sight.alone(member) or not opened.sure):
             raise Unverified
         self._clock.now_ms()  # raises if this server's clock is ahead
-        opened, until = lease.opened, max(self._clock.earliest_ms() + LEASE_MS, lease.right.until_ms)
+        until = max(self._clock.earliest_ms() + LEASE_MS, lease.right.until_ms)
         mark = Mark(lease.lane.row, opened.tenure, until, opened.highest, opened.sure)
-        outcome = await mark_everywhere(sight, lease.lane.member, mark, opened.era)
+        outcome = await mark_everywhere(sight, member, mark, opened.era)
         if outcome is Outcome.STANDS:
             right = lease.right._replace(until_ms=until)
             self.lease = replace(lease, right=right, generation=generation, renewed=began)
-        elif outcome is Outcome.REFUSED:
+        elif outcome is Outcome.REFUSED and lease is self.lease:
             self.lease = None
 
     async def _take(self, increment: int) -> Lease:
-        """Open the lane of a number whose limit is past, from a database in sight. Raises Unavailable."""
+        """Open the lane of a number whose limit is past, on a database in sight. Raises Unavailable."""
         sight, era = self._sight, self._sight.era
         if self._refuses and not sight.whole:
             raise Unverified
@@ -218,9 +215,9 @@ class WorkerNumber(Holder):
                 opened = await self._opener.open(lane, 0)
             except DatabaseError:  # another server holds it, or the database has failed
                 continue
-            log.info("leased the worker number %d from %s", number, member.name)
-            # under another increment the number belongs to another database
-            return Lease(Right(number, opened.highest, 0), lane, replace(opened, era=era))
+            log.info("leases the worker number %d from %s", number, member.name)
+            # under another increment the number belongs to another database, so the lane is open in this era only
+            return Lease(Right(number, opened.highest, 0), lane, replace(opened, era=era), opened.generation, 0.0)
         raise NoTicketDatabase("no ticket database in sight has a worker number that is free")
 
     async def _past(self, word: str) -> Counter:
