@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 from app.errors import InvalidRequest
 from app.kinds.notation import LATEST_MS, time_text
 
-TICKET_LIMIT = (1 << 63) - 1
-"""The largest id that is a number: the largest of a signed 64-bit integer."""
+TICKET_LIMIT = (1 << 63) - 1  # the largest id that is a number: the largest of a signed 64-bit integer
 LEAST_LIFE_MS = 365 * 24 * 3600 * 1000
 """A new sequence lasts this long at least. An epoch that leaves less is a mistake."""
 

@@ -6,16 +6,13 @@ from uuid import RFC_4122, UUID
 
 from app.errors import InvalidRequest
 
-LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999: RFC 3339 writes years in four digits."""
-CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""The 32 letters that a ULID is written in."""
+LATEST_MS = 253_402_300_799_999  # the last millisecond of the year 9999: RFC 3339 writes years in four digits
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # the 32 letters that a ULID is written in
 _DECIMAL = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _ULID = re.compile(f"[{CROCKFORD}]{{26}}", re.ASCII | re.IGNORECASE)
-_READ = str.maketrans(CROCKFORD, "0123456789abcdefghijklmnopqrstuv")
-"""To the digits that `int` reads."""
+_READ = str.maketrans(CROCKFORD, "0123456789abcdefghijklmnopqrstuv")  # to the digits that `int` reads
 
 
 def time_text(ms: int) -> str:

@@ -12,8 +12,7 @@ from app.errors import InvalidRequest
 from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, epoch
 from app.kinds.notation import decimal, hexadecimal
 
-LONGEST_NUMBER = 64
-"""Ids of more bits than this, the sign included, are strings."""
+LONGEST_NUMBER = 64  # ids of more bits than this, the sign included, are strings
 
 
 @dataclass(frozen=True)

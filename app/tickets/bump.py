@@ -15,8 +15,7 @@ from app.tickets.everywhere import lives_in_sight
 from app.tickets.floors import Floors
 from app.tickets.sight import Member, Sight
 
-FORCE_PERCENT = 90
-"""A bump that uses up more than this part of a sequence's ids has to be forced."""
+FORCE_PERCENT = 90  # a bump that uses up more than this part of a sequence's ids has to be forced
 AGAIN = "the bump is under way; ask for the same bump again"
 
 

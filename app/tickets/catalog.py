@@ -2,8 +2,7 @@
 
 A sequence is a counter (a table) in the ticket databases, with the row that defines it where a server has made it. On
 each database the row is written before the counter is made, and the counter is read before the row. So a server never
-takes the counter of another kind for plain tickets. A counter that one database has and another lacks is made there by
-any server that notices.
+takes the counter of another kind for plain tickets.
 
 The database of the lowest offset is asked first to keep the definition of a new sequence, and decides. So all servers
 that make one sequence at the same moment, and reach that database, go by one definition.
@@ -38,8 +37,7 @@ from app.tickets.sight import Member, Sight
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK_SECONDS = 1.5
-"""How long a request waits for the first looks on a server that has just started."""
+FIRST_LOOK_SECONDS = 1.5  # how long a request waits for the first looks on a server that has just started
 
 
 @dataclass(eq=False, slots=True)
@@ -76,7 +74,7 @@ class Entry:
         return min((counter.ceiling for counter in self.counters.values()), default=ENDS[self.bits])
 
     def lacks(self, member: Member, seen: Seen) -> bool:
-        """Whether a database lacks what it should have of the sequence."""
+        """Whether a database lacks a part of the sequence."""
         is_complete = (seen.counter or not self.is_counted) and (seen.row or not self.definition.word)
         return member not in self.reasons and not is_complete
 
@@ -158,33 +156,27 @@ class Catalog:
         elif definition is None and reasons:
             self.troubles[key] = next(iter(reasons.values()))
         # a sequence whose tables were dropped on all databases is there no more
-        is_there = any(seen.counter is not None for seen in views.values()) or not self._sight.whole
-        if definition is None or key in self.troubles or not (is_there or definition.counter_bits is None):
-            self._drop(key)
-            if all(seen.counter is seen.row is None for seen in views.values()):
+        is_there = any(seen.counter for seen in views.values()) or not self._sight.whole
+        is_served = definition is not None and key not in self.troubles and (is_there or not definition.counter_bits)
+        entry = self.entries.get(key)
+        if entry is not None and not (is_served and entry.definition == definition):
+            self.replaced(self.entries.pop(key))
+            entry = None
+        if definition is None or not is_served:
+            if not any(seen.counter or seen.row for seen in views.values()):
                 del self._views[key]
             return None
-        entry = self.entries.get(key)
-        if entry is None or entry.definition != definition:
-            self._drop(key)
+        if entry is None:
             entry = self.entries[key] = Entry(key, definition)
             self._floors.remember(key, definition.start - 1)
+        counters = {member: seen.counter for member, seen in views.items() if member not in reasons}
         entry.definition, entry.reasons = definition, reasons
-        entry.counters = {
-            member: seen.counter
-            for member, seen in views.items()
-            if isinstance(seen.counter, Counter) and member not in reasons
-        }
+        entry.counters = {member: counter for member, counter in counters.items() if isinstance(counter, Counter)}
         return entry
 
     def _settle(self, key: str) -> tuple[Definition | None, dict[Member, str]]:
         views = self._views.get(key, {})
         return settle({member: views[member] for member in self._sight.members if member in views})
-
-    def _drop(self, key: str) -> None:
-        entry = self.entries.pop(key, None)
-        if entry is not None:
-            self.replaced(entry)
 
     # --- what a database lacks ----------------------------------------------------------------------------------------
 
@@ -199,7 +191,7 @@ class Catalog:
             raise DatabaseFailed(f"{member.name} is not in sight")
         seen = (await self.read([key], member, life))[key]
         if seen.counter is None and await self._look_up(key) is entry:  # else it was dropped everywhere
-            await self._make(key, entry.definition, member, life)
+            await self._make(entry, member, life)
             seen = (await self.read([key], member, life))[key]
         if self.take(key, {member: seen}) is not entry or seen.counter is None:
             raise SequenceMissing(f"the sequence {entry.name} was dropped, or made otherwise, meanwhile; ask again")
@@ -208,7 +200,7 @@ class Catalog:
         if member in entry.reasons:
             raise SequenceUnusable(f"{member.name}: {entry.reasons[member]}")
         if seen.row is None and entry.definition.word:
-            await self._define(key, entry.definition, member, life)
+            await self._define(entry, member, life)
         return seen.counter
 
     async def ensure(self, entry: Entry, member: Member, above: int = 0) -> str | None:
@@ -219,7 +211,7 @@ class Catalog:
 
         async def make(member: Member, life: str) -> None:
             if not entry.is_counted:
-                await self._define(entry.key, entry.definition, member, life)
+                await self._define(entry, member, life)
             elif (counter := await self.counter(entry, member)).position < above:
                 raised = await member.database.raise_above({counter.name: above}, life)
                 if (error := raised.get(counter.name)) is not None:
@@ -240,38 +232,39 @@ class Catalog:
             return str(error)
         return None
 
-    async def _make(self, key: str, definition: Definition, member: Member, life: str) -> None:
+    async def _make(self, entry: Entry, member: Member, life: str) -> None:
         """Write the row that defines the sequence, then make its counter above its counters, floors, marks and start.
 
         So a server that still takes it for the counter before draws no id again.
         """
+        sight, definition, rows = self._sight, entry.definition, [f"{entry.key}/{member.offset}"]
         if definition.word:
-            kept = await self._define(key, definition, member, life)
+            kept = await self._define(entry, member, life)
             if kept is None or not kept.agrees(definition):
                 raise SequenceMissing(f"{member.name} did not take the definition of {definition.name}; ask again")
-        if definition.counter_bits is None:
+        if not entry.is_counted:
             return
-        there, sight, rows = self.entries.get(key) or Entry(key, definition), self._sight, [f"{key}/{member.offset}"]
-        known = [counter.position for counter in there.counters.values()]
+        known = [counter.position for counter in entry.counters.values()]
         read = await everywhere(sight, lives_in_sight(sight), lambda each, at: each.database.read(Book.MARKS, rows, at))
         known += [mark.high for marks in read.values() for mark in marks.values()]
-        above = min(max([definition.start - 1, self._floors.known.get(key, 0), *known]), ENDS[there.bits])
+        above = min(max([definition.start - 1, self._floors.known.get(entry.key, 0), *known]), ENDS[entry.bits])
         log.info("making the sequence %s on %s above %d", definition.name, member.name, above)
         try:
-            await member.database.make(definition.name, there.bits, above, life)
+            await member.database.make(definition.name, entry.bits, above, life)
         except DatabaseRefused as error:
             raise SequenceMissing(f"{member.name} has no counter for {definition.name}, and {error}") from error
 
-    async def _define(self, key: str, row: Definition, member: Member, life: str) -> Definition | None:
-        """Write this row where the database has none. Return the row that is there then.
+    async def _define(self, entry: Entry, member: Member, life: str) -> Definition | None:
+        """Write the row of a sequence where the database has none. Return the definition that it has then.
 
         Returns None where that is damaged, and while the ring is being changed. Raises DatabaseError.
         """
-        stamp = self._sight.stamp
+        key, stamp = entry.key, self._sight.stamp
         if stamp is None:
             return None
-        if (await member.database.write([Write(Book.DEFINITIONS, key, None, row.note())], stamp, life))[0]:
-            return row
+        row = Write(Book.DEFINITIONS, key, None, entry.definition.note())
+        if (await member.database.write([row], stamp, life))[0]:
+            return entry.definition
         note = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
         if note is None:  # the database has another ring number
             self._sight.look_at(member)
@@ -299,7 +292,7 @@ class Catalog:
         if known.name == TICKET and mine.start >= (end := ENDS[mine.parameters["bits"]]):
             raise AboveCeiling(f"start has to be below {end}, the end of a sequence of {mine.counter_bits} bits")
         agreed = await self._agree(key, mine)
-        make = partial(self._make, key, agreed)
+        make = partial(self._make, Entry(key, agreed))
         reasons = await asyncio.gather(*(self._attempt(member, make) for member in self._sight.in_sight))
         entry = await self._look_up(key)
         if entry is None or None not in reasons:
@@ -321,7 +314,7 @@ class Catalog:
         if standing is not None and standing.word:
             return standing
         for member, life in lives_in_sight(self._sight).items():
-            agreed = await everywhere(self._sight, {member: life}, partial(self._define, key, mine))
+            agreed = await everywhere(self._sight, {member: life}, partial(self._define, Entry(key, mine)))
             if (found := agreed.get(member)) is not None:
                 return found
         raise NoTicketDatabase(f"no ticket database could keep the definition of {mine.name}; ask again")

@@ -18,8 +18,7 @@ from app.kinds.timed import TimedKind
 
 Key = TypeVar("Key")
 
-TICKET = "ticket"
-"""The kind of plain numbers."""
+TICKET = "ticket"  # the kind of plain numbers
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 

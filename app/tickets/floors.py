@@ -12,8 +12,7 @@ from app.databases.session import Book
 from app.tickets.everywhere import all_rows, everywhere, lives_in_sight, raise_row
 from app.tickets.sight import Member, Sight
 
-NUMBER = "floors"
-"""The row of COUNTS that holds the number of the floors."""
+NUMBER = "floors"  # the row of COUNTS that holds the number of the floors
 
 
 class Floors:

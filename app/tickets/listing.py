@@ -14,12 +14,9 @@ from app.tickets.sight import Member, Sight
 
 INTERVAL, AGAIN, LONGEST = 10.0, 1.0, 30.0
 """Seconds between two lists, between one that failed and the next, and at most after one that took long."""
-SHARE = 20
-"""A list that takes long is made less often: at most this part of the time goes into lists."""
-SLICE = 500
-"""How many sequences are worked through before other tasks have their turn."""
-AT_ONCE = 8
-"""How many counters are made at the same time."""
+SHARE = 20  # a list that takes long is made less often: at most this part of the time goes into lists
+SLICE = 500  # how many sequences are worked through before other tasks have their turn
+AT_ONCE = 8  # how many counters are made at the same time
 
 
 Warned = tuple[str | None, str | None, str]

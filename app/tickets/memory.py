@@ -20,8 +20,7 @@ from app.tickets.rights import Holder
 from app.tickets.source import shard_of
 from app.tickets.stamps import MOST_AHEAD, ServerClock
 
-RETRY = 0.005
-"""Seconds after which a request that waits for a right tries again."""
+RETRY = 0.005  # seconds after which a request that waits for a right tries again
 
 Ids = Sequence[int | str]
 

@@ -24,12 +24,10 @@ MOST_AHEAD = 1.0
 """Seconds. A server stamps nothing if its clock is further ahead of the clock of every ticket database."""
 SHARP = 0.5
 """Seconds. A reading that took longer does not count: it is too vague when the database read its clock."""
-FRESH = 10.0
-"""Seconds after which a reading no longer counts beside a newer one: its database may be gone for good."""
+FRESH = 10.0  # seconds after which a reading no longer counts beside a newer one: its database may be gone for good
 STEP_MS, SMALLEST_MS = 2_000, 1_000
 """How far ahead of the highest tick a limit is set: while a lane is used, and after an advance."""
-AHEAD_MS = 500
-"""How far ahead of the clocks a tick may be drawn; one unit of the kind's time, if that is longer."""
+AHEAD_MS = 500  # how far ahead of the clocks a tick may be drawn; one unit of the kind's time, if that is longer
 WORTH_WAITING_MS = 1_000
 """A request waits in the lane for a counter that is so far ahead, or less. Otherwise another database is asked."""
 
