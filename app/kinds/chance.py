@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from app.errors import ClockAhead, Exhausted
-from app.kinds.kind import Kind, Parameter, Parameters, epoch, number_ceiling
+from app.kinds.kind import Kind, Parameter, Parameters, epoch
 from app.kinds.notation import decimal, ulid_number, ulid_text, uuid_number, uuid_text
 
 TIME_BITS = 48
@@ -140,7 +140,7 @@ class Simpleflake(RandomKind):
         )
 
     def ceiling(self, parameters: Parameters) -> int:
-        return number_ceiling(41 + parameters["random_bits"])
+        return (1 << min(63, 41 + parameters["random_bits"])) - 1
 
     def ends_at(self, parameters: Parameters) -> int:
         return parameters["epoch"] + (self.ceiling(parameters) >> parameters["random_bits"]) + 1

@@ -34,7 +34,9 @@ RANDOM = {name: kind for name, kind in KINDS.items() if isinstance(kind, RandomK
 @pytest.mark.parametrize("kind", TIMED, ids=lambda kind: kind.name)
 @given(data=st.data())
 def test_an_id_reads_back_and_ids_rise_with_their_ticks(kind: TimedKind, data: st.DataObject) -> None:
-    parameters = kind.for_decoding({"epoch": data.draw(st.integers(0, 10**13))} if "epoch" in kind.parameters else {})
+    parameters = kind.complete(
+        {"epoch": data.draw(st.integers(0, 10**13))} if "epoch" in kind.parameters else {}, reading=True
+    )
     most = min(kind.last_tick, kind.tick_at(parameters, LATEST_MS))
     tick, later = sorted(data.draw(st.lists(st.integers(1, most), min_size=2, max_size=2, unique=True)))
     part = data.draw(st.integers(0, (1 << kind.part_bits) - 1))
@@ -47,7 +49,7 @@ def test_an_id_reads_back_and_ids_rise_with_their_ticks(kind: TimedKind, data: s
 
 @pytest.mark.parametrize("kind", TIMED, ids=lambda kind: kind.name)
 def test_the_last_tick_makes_the_last_id_and_the_next_none(kind: TimedKind) -> None:
-    parameters = kind.for_decoding({"epoch": 0} if "epoch" in kind.parameters else {})
+    parameters = kind.complete({"epoch": 0} if "epoch" in kind.parameters else {}, reading=True)
     last, part = kind.last_tick, (1 << kind.part_bits) - 1
     assert kind.encode(last, part) == (kind.ceiling(parameters) or "f" * (kind.bits // 4))
     assert kind.time_of(parameters, last) + kind.unit_ms == kind.ends_at(parameters)
@@ -81,7 +83,7 @@ def test_the_last_tick_makes_the_last_id_and_the_next_none(kind: TimedKind) -> N
 def test_text_that_is_no_id_of_the_kind_is_refused_with_the_reason(name: str, id_text: str, why: str) -> None:
     kind = KINDS[name]
     with pytest.raises(InvalidRequest, match=why):
-        kind.decode(kind.for_decoding(PARAMETERS.get(name, {})), id_text)
+        kind.decode(kind.complete(PARAMETERS.get(name, {}), reading=True), id_text)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_published_id_is_read_in_either_case_and_made_again(
     name: str, given: dict[str, int], id_text: str, time: str | None, parts: dict[str, Any]
 ) -> None:
     kind = KINDS[name]
-    parameters = kind.for_decoding(given)
+    parameters = kind.complete(given, reading=True)
     said: dict[str, Any] = {"kind": name, "id_str": id_text}
     if time:
         said |= {"time": time, "time_ms": round(datetime.datetime.fromisoformat(time).timestamp() * 1000)}
