@@ -50,7 +50,7 @@ class Rising(RandomKind):
     """128 bits: 48 of milliseconds since 1970, then a counter with a random start. The ids of one server rise.
 
     A new millisecond begins with a new start. Within a millisecond, and while the clock has gone back, the counter
-    rises by 1. Where the counter is full, the next millisecond begins early.
+    rises by 1. Where the counter is full, the next millisecond begins early, at 0.
 
     counter_bits: of the counter. start_bits: of its start. pairs: of how many pairs one has equal ids.
     """
@@ -67,26 +67,23 @@ class Rising(RandomKind):
         return 1 << TIME_BITS
 
     def make(self, parameters: Parameters, now_ms: Callable[[], int]) -> Callable[[int], list[str]]:
-        ms, counter = -1, 0
+        tick, bits = -1, self.counter_bits
 
         def take(count: int) -> list[str]:
-            nonlocal ms, counter
+            nonlocal tick
             now, made = now_ms(), []
             for _ in range(count):
-                if now <= ms and counter + 1 < 1 << self.counter_bits:
-                    counter += 1
-                else:
-                    ms, counter = max(now, ms + 1), secrets.randbits(self.start_bits)
-                if ms >> TIME_BITS:
+                tick = tick + 1 if now <= tick >> bits else now << bits | secrets.randbits(self.start_bits)
+                if tick >> bits >> TIME_BITS:
                     raise Exhausted("a time of 48 bits has come to its end")
-                made.append(self._text(ms, counter))
+                made.append(self._text(tick))
             return made
 
         return take
 
     @abstractmethod
-    def _text(self, ms: int, counter: int) -> str:
-        """Return the id."""
+    def _text(self, tick: int) -> str:
+        """Return the id of a time and a counter."""
 
 
 class Uuid7(Rising):
@@ -96,9 +93,9 @@ class Uuid7(Rising):
     counter_bits, start_bits = 42, 41
     pairs = "2^73 (10^22)"
 
-    def _text(self, ms: int, counter: int) -> str:
-        high, low = counter >> 30, counter & (1 << 30) - 1
-        return uuid_text(ms << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | secrets.randbits(32))
+    def _text(self, tick: int) -> str:
+        high, low = tick >> 30 & (1 << 12) - 1, tick & (1 << 30) - 1
+        return uuid_text(tick >> 42 << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | secrets.randbits(32))
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         """See Kind.decode. `random`: the 74 bits of rand_a and rand_b as one number."""
@@ -114,8 +111,8 @@ class Ulid(Rising):
     counter_bits, start_bits = 80, 80
     pairs = "2^80 (10^24)"
 
-    def _text(self, ms: int, counter: int) -> str:
-        return ulid_text(ms << 80 | counter)
+    def _text(self, tick: int) -> str:
+        return ulid_text(tick)
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         number = ulid_number(id_text)

@@ -39,7 +39,14 @@ class Bumps:
         NoTicketDatabase where that cannot be confirmed now.
         """
         sight, entry = self._sight, await self._catalog.find(name)
-        _check(entry, above, force)
+        kind, end = entry.definition.kind, entry.ceiling
+        if kind != TICKET:
+            raise NotForThisKind(f"{entry.name} is of kind {kind}, which cannot be advanced above a number")
+        if above >= end:
+            raise AboveCeiling(f"above has to be below {end}, the end of {entry.name}")
+        if 100 * above > FORCE_PERCENT * end and not force:
+            used = f"bumping {entry.name} above {above} uses more than {FORCE_PERCENT} % of its ids"
+            raise ForceRequired(f'{used}; confirm that with "force": true')
         drawn(sight)
         self._check_lives(lives_in_sight(sight))
         lives, number = await self._floors.keep(entry.key, above)
@@ -64,18 +71,3 @@ class Bumps:
         if missing:
             which = ", ".join(names.get(each, f"the one of offset {each}, which is not listed,") for each in missing)
             raise NotConfirmed(f"every ticket database has to be up for a bump, but {which} was not: {AGAIN}")
-
-
-def _check(entry: Entry, above: int, force: bool) -> None:
-    """Raise NotForThisKind, AboveCeiling, ForceRequired."""
-    if entry.definition.kind != TICKET:
-        raise NotForThisKind(
-            f"{entry.name} is of kind {entry.definition.kind}, which cannot be advanced above a number"
-        )
-    if above >= entry.ceiling:
-        raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {entry.name}")
-    if 100 * above > FORCE_PERCENT * entry.ceiling and not force:
-        raise ForceRequired(
-            f"bumping {entry.name} above {above} uses more than {FORCE_PERCENT} % of its ids; "
-            'confirm that with "force": true'
-        )

@@ -106,9 +106,7 @@ class Catalog:
         UnknownSequence; NoTicketDatabase where no database can be asked, or none can serve the sequence.
         """
         key = key_of(name)
-        entry = None if fresh else self.entries.get(key)
-        if entry is None:
-            entry = await self._look_up(key)
+        entry = (None if fresh else self.entries.get(key)) or await self._look_up(key)
         if entry is None:
             raise UnknownSequence(f"there is no sequence {key}; PUT /sequence/{key} makes it")
         return entry
@@ -147,9 +145,9 @@ class Catalog:
 
     def take(self, key: str, reads: Mapping[Member, Seen]) -> Entry | None:
         """Take over what databases have of a sequence; return its entry, or None where it cannot be served."""
-        views = self._views.setdefault(key, {})
-        views |= {member: seen for member, seen in reads.items() if member not in views or views[member].at <= seen.at}
-        definition, reasons = self._settle(key)
+        views = self._views.setdefault(key, dict.fromkeys(self._sight.members, Seen()))  # in the order of their offsets
+        views |= {member: seen for member, seen in reads.items() if views[member].at <= seen.at}
+        definition, reasons = settle(views)
         self.troubles.pop(key, None)
         if definition is not None and not definition.is_known:
             self.troubles[key] = f"it is {definition}, which this release cannot serve"
@@ -173,10 +171,6 @@ class Catalog:
         entry.definition, entry.reasons = definition, reasons
         entry.counters = {member: counter for member, counter in counters.items() if isinstance(counter, Counter)}
         return entry
-
-    def _settle(self, key: str) -> tuple[Definition | None, dict[Member, str]]:
-        views = self._views.get(key, {})
-        return settle({member: views[member] for member in self._sight.members if member in views})
 
     # --- what a database lacks ----------------------------------------------------------------------------------------
 
@@ -310,7 +304,7 @@ class Catalog:
         is the row that the next one is given too.
         """
         drawn(self._sight)
-        standing, _ = self._settle(key)
+        standing, _ = settle(self._views.get(key, {}))
         if standing is not None and standing.word:
             return standing
         for member, life in lives_in_sight(self._sight).items():

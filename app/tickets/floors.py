@@ -44,9 +44,10 @@ class Floors:
         """
         self.remember(sequence, value)
         lives = await self._raise(lives_in_sight(self._sight), Book.FLOORS, sequence.lower(), value)
-        numbers = await everywhere(self._sight, lives, _read_number)
-        number = 1 + max([*numbers.values(), self.number, self.heard()])
-        return await self._raise({member: lives[member] for member in numbers}, Book.COUNTS, NUMBER, number), number
+        rows = await everywhere(self._sight, lives, lambda each, life: each.database.read(Book.COUNTS, [NUMBER], life))
+        numbers = [row.high for found in rows.values() for row in found.values()]
+        number = 1 + max(self.number, self.heard(), *numbers)
+        return await self._raise({member: lives[member] for member in rows}, Book.COUNTS, NUMBER, number), number
 
     async def read(self, member: Member, life: str, number: int) -> None:
         """Read all floors of one database.
@@ -70,9 +71,3 @@ class Floors:
             if not done:
                 self._sight.look_at(member)
         return {member: lives[member] for member, done in raised.items() if done}
-
-
-async def _read_number(member: Member, life: str) -> int:
-    """Return the number of the floors that this database has; 0 where none was written yet."""
-    row = (await member.database.read(Book.COUNTS, [NUMBER], life)).get(NUMBER)
-    return row.high if row is not None else 0

@@ -165,12 +165,13 @@ class Opener:
         era, generation, stamp, whole = sight.era, sight.generation, sight.stamp, sight.whole
         if own not in lives or stamp is None:
             return None
-        reads = await everywhere(sight, lives, lambda member, life: _read(member, lane.row, name, life))
-        if len(reads) < len(lives):
+        marks = await everywhere(sight, lives, lambda each, life: each.database.read(Book.MARKS, [lane.row], life))
+        floors = await everywhere(sight, lives, lambda each, life: each.database.read(Book.FLOORS, [name], life))
+        if not len(marks) == len(floors) == len(lives):
             return None
-        rows = {member: row for member, (row, _) in reads.items()}
-        floors = [floor for _, floor in reads.values()]
-        floor = max(self.floors.known.get(name, 0), remembered, *floors)
+        rows = {member: found.get(lane.row) for member, found in marks.items()}
+        read = [row.high for found in floors.values() for row in found.values()]
+        floor = max(self.floors.known.get(name, 0), remembered, *read)
         counter = await lane.read_counter()
         if rows[own] is None and counter.position > floor:
             # other programs drew from this counter, perhaps at other offsets too
@@ -219,10 +220,3 @@ class Opener:
             found = await self._find(lane, 0)
             if found is not None and found.agrees:
                 await self._replace(lane, found, found.notes[0]._replace(high=found.opened.highest))
-
-
-async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | None, int]:
-    """One database's row about the lane, and its floor for the sequence."""
-    rows = await member.database.read(Book.MARKS, [row], life)
-    floors = await member.database.read(Book.FLOORS, [name], life)
-    return rows.get(row), floors[name].high if name in floors else 0

@@ -10,7 +10,6 @@ No tick comes twice, so no pair of a time and a count does, however many servers
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from app.databases.session import Counter, most_ids
 from app.errors import ClockAhead, InvalidRequest, SequenceError
@@ -99,11 +98,10 @@ class Stamps:
             if request.count > most:
                 raise InvalidRequest(f"{request.sequence} gives at most {most} ids at once: count is {request.count}")
 
-        def encode(ticks: Any) -> Any:
-            encode = self.kind.encode
-            return [encode(tick, shard) for tick in ticks] if isinstance(ticks, list) else encode(ticks, shard)
-
-        request.encode = encode
+        encode = self.kind.encode
+        request.encode = lambda drawn: (
+            [encode(tick, shard) for tick in drawn] if isinstance(drawn, list) else encode(drawn, shard)
+        )
 
     def step(self, rate: float, left: int, increment: int) -> int:
         """See Pace.step. The time that is left does not matter, because the lane stops at the last tick."""
