@@ -40,7 +40,7 @@ def counting(kind: TimedKind, parameters: Parameters, clock: ServerClock, holder
     full goes on into the next moment, and the id after that waits for the clock. The call raises NotYet where the ids
     may be had later, and TicketError.
     """
-    holder.need()
+    holder.needed.set()
     last = -1
     under: tuple[int, int] | None = None
 
@@ -158,7 +158,7 @@ class Memory:
     def gives(self) -> bool:
         """Whether any sequence can give ids without a database, for /readyz."""
         now = self._clock.wall_ms()
-        rights = [holder.right() for holder in self._holders.values() if holder.is_needed]
+        rights = [holder.right() for holder in self._holders.values() if holder.needed.is_set()]
         return self._is_random or any(right is not None and now <= right.until_ms for right in rights)
 
     def warnings(self) -> Iterator[str]:

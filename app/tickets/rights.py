@@ -54,24 +54,16 @@ class Right(NamedTuple):
 
 
 class Holder(ABC):
-    """Holds the right of this server, for all sequences of a kind, once one needs it. One task runs `run`.
+    """Holds the right of this server, for all sequences of a kind. One task runs `run`.
 
-    trouble: why the server could not get the right, or not renew it; None where nothing is wrong.
+    needed: set once a sequence makes ids under the right, so that the server gets it and keeps it. trouble: why the
+    server could not get the right, or not renew it; None where nothing is wrong.
     """
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
-        self._needed = asyncio.Event()
+        self.needed = asyncio.Event()
         self.trouble: TicketError | None = None
-
-    def need(self) -> None:
-        """Get the right and keep it: a sequence makes ids under it."""
-        self._needed.set()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether a sequence makes ids under the right."""
-        return self._needed.is_set()
 
     @abstractmethod
     def right(self) -> Right | None:
@@ -83,7 +75,7 @@ class Holder(ABC):
 
     async def run(self) -> None:
         """Keep the right once a sequence needs it, until this is cancelled."""
-        await self._needed.wait()
+        await self.needed.wait()
         while True:
             try:
                 await self._keep()

@@ -40,7 +40,7 @@ class Server:
 
     async def right(self) -> Right:
         """The right that it has after a while."""
-        self.worker.need()
+        self.worker.needed.set()
         await asyncio.sleep(1)
         right = self.worker.right()
         assert right is not None, self.worker.trouble
@@ -48,7 +48,7 @@ class Server:
 
     async def trouble(self) -> str:
         """What it has in place of a lease or a renewal, after a while."""
-        self.worker.need()
+        self.worker.needed.set()
         await asyncio.sleep(1)
         return str(self.worker.trouble)
 
@@ -113,7 +113,7 @@ async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_onl
 
 async def test_two_servers_that_want_one_number_do_not_both_get_it(server: Server) -> None:
     other = await server.another()  # it chooses the same number
-    other.worker.need()
+    other.worker.needed.set()
     assert (await server.right()).number != (await other.right()).number
 
 

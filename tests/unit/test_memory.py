@@ -115,7 +115,7 @@ async def test_another_number_makes_larger_ids_and_none_of_a_time_that_its_last_
 async def test_a_lease_ends_with_its_time() -> None:
     bench = Bench()
     source = bench.source()
-    assert bench.worker._needed.is_set()
+    assert bench.worker.needed.is_set()
     bench.time.pass_by(120_000)
     assert await put(source).answer
     assert bench.memory.gives
@@ -169,7 +169,7 @@ async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tri
         database.down = True
     await asyncio.sleep(10)
     for each in servers:
-        each.instance.need()
+        each.instance.needed.set()
     await asyncio.sleep(10)
     assert {str(each.instance.trouble)[:48] for each in servers} == {"this server could not draw its instance number: "}
     for database in databases:
