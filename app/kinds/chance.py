@@ -8,11 +8,11 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from app.errors import ClockAhead, Exhausted
 from app.kinds.kind import Kind, Parameter, Parameters, epoch
-from app.kinds.notation import decimal, ulid_number, ulid_text, uuid_number, uuid_text
+from app.kinds.notation import decimal, ulid_number, ulid_text, uuid_of
 
 TIME_BITS = 48
 """Of the milliseconds of a UUID or a ULID. They end in the year 10889."""
@@ -43,7 +43,7 @@ class Uuid4(RandomKind):
         return lambda count: [str(uuid4()) for _ in range(count)]
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
-        return {"kind": self.name, "id_str": uuid_text(uuid_number(id_text, self.name, 4))}
+        return {"kind": self.name, "id_str": str(uuid_of(id_text, self.name, 4))}
 
 
 class Rising(RandomKind):
@@ -95,13 +95,15 @@ class Uuid7(Rising):
 
     def _text(self, tick: int) -> str:
         high, low = tick >> 30 & (1 << 12) - 1, tick & (1 << 30) - 1
-        return uuid_text(tick >> 42 << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | secrets.randbits(32))
+        number = tick >> 42 << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | secrets.randbits(32)
+        return str(UUID(int=number))
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         """See Kind.decode. `random`: the 74 bits of rand_a and rand_b as one number."""
-        number = uuid_number(id_text, self.name, 7)
+        found = uuid_of(id_text, self.name, 7)
+        number = found.int
         random = (number >> 64 & 0xFFF) << 62 | number & (1 << 62) - 1
-        return self._timed(uuid_text(number), number >> 80) | {"random": f"{random:019x}"}
+        return self._timed(str(found), number >> 80) | {"random": f"{random:019x}"}
 
 
 class Ulid(Rising):

@@ -36,7 +36,7 @@ def hexadecimal(id_text: str, kind: str, digits: int) -> int:
     raise InvalidRequest(f"an id of kind {kind} is {digits} hexadecimal digits")
 
 
-def uuid_number(id_text: str, kind: str, version: int) -> int:
+def uuid_of(id_text: str, kind: str, version: int) -> UUID:
     """Read a UUID of this version and of RFC 9562's variant, in the usual form, in either case."""
     if not _UUID.fullmatch(id_text):
         raise InvalidRequest(f"an id of kind {kind} is a UUID: 8, 4, 4, 4 and 12 hexadecimal digits, - between them")
@@ -45,12 +45,7 @@ def uuid_number(id_text: str, kind: str, version: int) -> int:
         raise InvalidRequest("this UUID is not of RFC 9562's variant: the 17th digit has to be 8, 9, a or b")
     if found.version != version:
         raise InvalidRequest(f"this UUID is of version {found.version}; kind {kind} makes version {version}")
-    return found.int
-
-
-def uuid_text(number: int) -> str:
-    """Return the canonical form of a UUID, in lower case."""
-    return str(UUID(int=number))
+    return found
 
 
 def ulid_number(id_text: str) -> int:
