@@ -41,8 +41,7 @@ def counting(kind: TimedKind, parameters: Parameters, clock: ServerClock, holder
     may be had later, and TicketError.
     """
     holder.needed.set()
-    last = -1
-    under: tuple[int, int] | None = None
+    last = under = -1
 
     def take(count: int) -> Ids:
         nonlocal last, under
@@ -51,19 +50,17 @@ def counting(kind: TimedKind, parameters: Parameters, clock: ServerClock, holder
             number, after_ms, until_ms = right
             if number >> kind.part_bits:
                 raise Exhausted(f"the number {number} of this server does not fit into ids of kind {kind.name}")
-            first = max(kind.tick_at(parameters, now), last + 1, 0)
-            if (number, after_ms) != under:
-                # A smaller number would make smaller ids in the moment of the last id, and another server may have made
-                # ids under this number up to `after_ms`.
-                next_moment = (last >> kind.counter_bits) + 1 << kind.counter_bits
-                first = max(first, next_moment, kind.tick_at(parameters, after_ms + kind.unit_ms))
+            # another server may have made ids under this number up to `after_ms`
+            first = max(kind.tick_at(parameters, max(now, after_ms + kind.unit_ms)), last + 1, 0)
+            if number != under:  # a smaller number would make smaller ids in the moment of the last id
+                first = max(first, (last >> kind.counter_bits) + 1 << kind.counter_bits)
             end = first + count - 1
             if (wait := kind.time_of(parameters, first) - now) > 0:
                 raise NotYet(wait / 1000, ClockAhead(f"this server's clock is {wait:,} ms behind its own ids"))
             if end > kind.last_tick:
                 raise Exhausted(f"ids of kind {kind.name} with this epoch have come to their end")
             if kind.time_of(parameters, end) + kind.unit_ms - 1 <= until_ms:
-                last, under = end, (number, after_ms)
+                last, under = end, number
                 return [kind.encode(tick, number) for tick in range(first, end + 1)]
         raise holder.trouble or NotYet(RETRY, NoTicketDatabase(f"this server has no {kind.part} number yet"))
 
