@@ -112,9 +112,18 @@ class Kind(ABC):
 
     def shard_of(self, parameters: Parameters, key: int | None, shard: int | None) -> int:
         """Return the shard that a request names by a key or by its number; 0 where it names none."""
-        if key is not None or shard is not None:
+        shards = parameters.get("shards")
+        if key is None and shard is None:
+            return 0
+        if shards is None:
             raise InvalidRequest(f"a sequence of kind {self.name} has no shards: it takes neither key nor shard")
-        return 0
+        if key is not None and shard is not None:
+            raise InvalidRequest("a request names its shard by key or by shard, not by both")
+        if key is not None and not 0 <= key <= TICKET_LIMIT:
+            raise InvalidRequest(f"key is a whole number from 0 to {TICKET_LIMIT}")
+        if shard is not None and not 0 <= shard < shards:
+            raise InvalidRequest(f"shard is a whole number from 0 to {shards - 1} for this sequence")
+        return shard if shard is not None else (key or 0) % shards
 
     @abstractmethod
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
