@@ -7,7 +7,6 @@ from functools import partial
 from random import Random
 
 from app.databases.database import Database
-from app.databases.session import Counter
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
 from app.settings import Settings
@@ -100,19 +99,14 @@ class Service:
             return self.memory.source(entry.name, entry.definition)
         pace: Pace = TicketPace()
         reserve = Reserve(self.settings.reserve_seconds, len(self.sight.members))
-        read = partial(self.catalog.counter, entry)
         if isinstance(kind, TimedKind):
-            stamps = Stamps(kind, parameters, self.clock, self.sight)
-            pace, reserve, read = stamps, Reserve(), partial(self._capped, stamps, entry)
+            pace, reserve = Stamps(kind, parameters, self.clock, self.sight), Reserve()
 
         def lanes(again: Again) -> list[Lane]:
             made = []
             for member in self.sight.members:
-                spec = LaneSpec(entry.name, member, pace, partial(read, member))
+                spec = LaneSpec(entry.name, member, pace, partial(self.catalog.counter, entry, member))
                 made.append(Lane(spec, self.opener, again, reserve, refuses=self.refuses))
             return made
 
         return Issuer(entry.name, self.sight, pace, lanes)
-
-    async def _capped(self, stamps: Stamps, entry: Entry, member: Member) -> Counter:
-        return stamps.capped(await self.catalog.counter(entry, member))

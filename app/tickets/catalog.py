@@ -195,7 +195,7 @@ class Catalog:
             raise SequenceUnusable(f"{member.name}: {entry.reasons[member]}")
         if seen.row is None and entry.definition.word:
             await self._define(entry, member, life)
-        return seen.counter
+        return entry.definition.capped(seen.counter)
 
     async def ensure(self, entry: Entry, member: Member, above: int = 0) -> str | None:
         """Make what one database lacks of a sequence, and raise its counter to `above` at least.

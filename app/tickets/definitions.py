@@ -64,6 +64,12 @@ class Definition:
         kind = KINDS.get(self.kind)
         return 64 if isinstance(kind, TimedKind) and kind.part == "shard" else None
 
+    def capped(self, counter: Counter) -> Counter:
+        """Return a counter of the sequence as it may be drawn from: a counter of ticks ends with the last tick."""
+        kind = KINDS.get(self.kind)
+        last = kind.last_tick if isinstance(kind, TimedKind) else counter.ceiling
+        return counter._replace(ceiling=min(counter.ceiling, last))
+
     def agrees(self, other: "Definition") -> bool:
         """Whether both make the same sequence. A `start` is not compared, nor is anything with a table made by hand."""
         if self.kind != other.kind or not (self.parameters and other.parameters):

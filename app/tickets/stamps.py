@@ -11,7 +11,7 @@ No tick comes twice, so no pair of a time and a count does, however many servers
 import time
 from collections.abc import Callable
 
-from app.databases.session import Counter, most_ids
+from app.databases.session import most_ids
 from app.errors import ClockAhead, InvalidRequest, SequenceError
 from app.kinds.kind import Parameters
 from app.kinds.timed import TimedKind
@@ -124,10 +124,6 @@ class Stamps:
                 f"its counter is {ahead / 1000:,.1f} s ahead of the clocks, and is drawn from after that"
             )
         return max(0, last - highest) // increment
-
-    def capped(self, counter: Counter) -> Counter:
-        """Return the counter with the last tick of the kind as its end."""
-        return counter._replace(ceiling=min(counter.ceiling, self.kind.last_tick))
 
     def _ticks(self, ms: int) -> int:
         return max(ms // self.kind.unit_ms, 1) << self.kind.counter_bits

@@ -9,6 +9,7 @@ from app.databases.session import Book, Counter
 from app.errors import ClockAhead, InvalidRequest, SequenceError, SequenceExhausted
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
+from app.tickets.definitions import Definition
 from app.tickets.issuer import Issuer
 from app.tickets.lane import Lane
 from app.tickets.request import Shape
@@ -51,7 +52,7 @@ class Scene:
         read = lane.spec.read_counter
 
         async def counter() -> Counter:
-            return self.pace.capped(await read())
+            return Definition(self.pace.kind.name).capped(await read())
 
         lane.spec = replace(lane.spec, pace=self.pace, read_counter=counter)
         return lane
