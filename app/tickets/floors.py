@@ -7,6 +7,7 @@ the floor.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from app.databases.session import Book
 from app.tickets.everywhere import all_rows, everywhere, lives_in_sight, raise_row
@@ -64,9 +65,7 @@ class Floors:
         stamp = self._sight.stamp
         if stamp is None:
             return {}
-        raised = await everywhere(
-            self._sight, lives, lambda member, life: raise_row(member, life, book, name, high, stamp=stamp)
-        )
+        raised = await everywhere(self._sight, lives, partial(raise_row, book=book, name=name, high=high, stamp=stamp))
         for member, done in raised.items():
             if not done:
                 self._sight.look_at(member)

@@ -182,8 +182,8 @@ class WorkerNumber(Holder):
         opened, member = lease.opened, lease.lane.member
         if self._refuses and (sight.alone(member) or not opened.sure):
             raise Unverified
-        self._clock.now_ms()  # raises if this server's clock is ahead
-        until = max(self._clock.earliest_ms() + LEASE_MS, lease.right.until_ms)
+        now = self._clock.now_ms() - int(max(0.0, self._clock.ahead) * 1000)  # not ahead of the databases
+        until = max(now + LEASE_MS, lease.right.until_ms)
         mark = Mark(lease.lane.row, opened.tenure, until, opened.highest, opened.sure)
         outcome = await mark_everywhere(sight, member, mark, opened.era)
         if outcome is Outcome.STANDS:

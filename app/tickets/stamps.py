@@ -69,10 +69,6 @@ class ServerClock:
         """Return the time by the latest clock, this server's or a database's."""
         return self.wall_ms() + int(max(0.0, -self.ahead) * 1000)
 
-    def earliest_ms(self) -> int:
-        """Return the time by this server's clock or by the latest clock of the databases, whichever is behind."""
-        return self.wall_ms() - int(max(0.0, self.ahead) * 1000)
-
     @property
     def ahead(self) -> float:
         """How many seconds this server's clock is ahead of every database's clock; below 0 if it is behind one of them.
