@@ -10,7 +10,6 @@ from app.databases.database import Database
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
 from app.settings import Settings
-from app.tickets.bump import Bumps
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.desk import Desk
 from app.tickets.floors import Floors
@@ -62,7 +61,7 @@ class Service:
         self.opener = Opener(self.sight, self.floors, chance)
         self.probe = Probe(self.sight, name, increment=settings.increment, levels=self.levels, floors=self.floors)
         self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted
-        self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
+        self.floors.wait_known = self.probe.wait_known
         self.desk = Desk(self.catalog, self.sight, self._source, settings.request_timeout)
         self.catalog.replaced = self.desk.forget
         self.worker = WorkerNumber(self.opener, self.clock, chance, refuses=self.refuses)

@@ -14,14 +14,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from app.databases.record import Record, State, new_word
+from app.databases.record import new_word
 from app.databases.session import ENDS, Book, Counter, Write
 from app.errors import (
     AboveCeiling,
     DatabaseError,
     DatabaseFailed,
     DatabaseRefused,
-    Growing,
+    ForceRequired,
+    NotForThisKind,
     NoTicketDatabase,
     SequenceConflict,
     SequenceError,
@@ -32,11 +33,12 @@ from app.errors import (
 from app.kinds.table import kind_named
 from app.tickets.definitions import TICKET, Definition, Seen, key_of, seen_of, settle
 from app.tickets.everywhere import all_rows, everywhere, lives_in_sight
-from app.tickets.floors import Floors
+from app.tickets.floors import Floors, drawn
 from app.tickets.sight import Member, Sight
 
 log = logging.getLogger(__name__)
 
+FORCE_PERCENT = 90  # a bump that uses up more than this part of a sequence's ids has to be forced
 FIRST_LOOK_SECONDS = 1.5  # how long a request waits for the first looks on a server that has just started
 
 
@@ -72,6 +74,14 @@ class Entry:
     def ceiling(self) -> int:
         """The largest id of its counters, the lowest where databases differ."""
         return min((counter.ceiling for counter in self.counters.values()), default=ENDS[self.bits])
+
+    def compare(self, kind: str | None, given: Mapping[str, int]) -> None:
+        """Raise SequenceConflict where the sequence is not what a client named: a kind, and parameters."""
+        there = Definition(TICKET, {"bits": self.bits}) if self.definition.kind == TICKET else self.definition
+        is_kind = there.kind == (kind or TICKET) or (kind is None and not given)
+        named = [(name, value) for name, value in given.items() if name != "start"]
+        if not is_kind or any(there.parameters.get(name) != value for name, value in named):
+            raise SequenceConflict(f"the sequence {self.name} exists as {there}")
 
     def lacks(self, member: Member, seen: Seen) -> bool:
         """Whether a database lacks a part of the sequence."""
@@ -280,7 +290,7 @@ class Catalog:
         mine = Definition(known.name, known.complete(given, now_ms), name, new_word())
         entry = await self._look_up(key)
         if entry is not None:
-            _compare(entry, kind, given)
+            entry.compare(kind, given)
             return entry, False
         known.check_new(mine.parameters, now_ms)
         if known.name == TICKET and mine.start >= (end := ENDS[mine.parameters["bits"]]):
@@ -294,7 +304,7 @@ class Catalog:
             raise NoTicketDatabase(f"no ticket database could make the sequence {name}: {why}")
         made = mine.word == agreed.word == entry.definition.word
         if not made:
-            _compare(entry, kind, given)
+            entry.compare(kind, given)
         return entry, made
 
     async def _agree(self, key: str, mine: Definition) -> Definition:
@@ -313,23 +323,21 @@ class Catalog:
                 return found
         raise NoTicketDatabase(f"no ticket database could keep the definition of {mine.name}; ask again")
 
+    async def bump(self, name: str, above: int, *, force: bool, deadline: float) -> Entry:
+        """Return a sequence when every ticket that any server hands out from now on is larger than `above`.
 
-def drawn(sight: Sight) -> Record:
-    """Return the ring record to write under. Raises Growing while the ring changes, NoTicketDatabase without a ring."""
-    record = sight.record
-    if record is not None and record.state is State.CHANGING:
-        raise Growing
-    if record is None or sight.stamp is None:
-        raise NoTicketDatabase("the ring of the ticket databases is not agreed on now; ask again")
-    return record
-
-
-def _compare(entry: Entry, kind: str | None, given: Mapping[str, int]) -> None:
-    """Raise SequenceConflict where the sequence is not what the client named."""
-    there = entry.definition
-    if there.kind == TICKET:
-        there = Definition(TICKET, {"bits": entry.bits})
-    named = {name: value for name, value in given.items() if name != "start"}
-    is_kind = there.kind == (kind or TICKET) or (kind is None and not given)
-    if not is_kind or any(there.parameters.get(name) != value for name, value in named.items()):
-        raise SequenceConflict(f"the sequence {entry.name} exists as {there}")
+        A number below the present position changes nothing. deadline: by the clock of the sight. Raises InvalidRequest,
+        UnknownSequence, NotForThisKind, AboveCeiling, ForceRequired unless `force`; NotConfirmed, Growing or
+        NoTicketDatabase where that cannot be confirmed now.
+        """
+        entry = await self.find(name)
+        name, kind, end = entry.name, entry.definition.kind, entry.ceiling
+        if kind != TICKET:
+            raise NotForThisKind(f"{name} is of kind {kind}, which cannot be advanced above a number")
+        if above >= end:
+            raise AboveCeiling(f"above has to be below {end}, the end of {name}")
+        if 100 * above > FORCE_PERCENT * end and not force:
+            used = f"bumping {name} above {above} uses more than {FORCE_PERCENT} % of its ids"
+            raise ForceRequired(f'{used}; confirm that with "force": true')
+        await self._floors.confirm(name, above, partial(self.ensure, entry, above=above), deadline)
+        return entry

@@ -24,9 +24,10 @@ from typing import NamedTuple
 from app.databases.record import new_word
 from app.databases.session import Counter, Mark
 from app.errors import DatabaseError, NoTicketDatabase, TicketError, Unavailable, Unverified
-from app.tickets.catalog import Catalog, drawn
+from app.tickets.catalog import Catalog
 from app.tickets.definitions import TICKET
 from app.tickets.desk import Desk
+from app.tickets.floors import drawn
 from app.tickets.marks import Outcome, mark_everywhere
 from app.tickets.opening import LaneSpec, Opened, Opener
 from app.tickets.request import Call

@@ -9,7 +9,6 @@ from app.databases.record import State
 from app.databases.session import Book, Note
 from app.errors import AboveCeiling, Growing, NotConfirmed
 from app.tickets import everywhere
-from app.tickets.bump import Bumps
 from app.tickets.floors import NUMBER, Floors
 from tests.unit.lane_bench import Bench, make_bench
 
@@ -23,8 +22,8 @@ async def bump(bench: Bench, above: int, known: Callable[[], object] = lambda: T
         assert deadline == DEADLINE
         return known() is not False
 
-    bumps = Bumps(bench.sight, bench.catalog, bench.floors, wait_known)
-    entry = await bumps.bump("photos", above, force=False, deadline=DEADLINE)
+    bench.floors.wait_known = wait_known
+    entry = await bench.catalog.bump("photos", above, force=False, deadline=DEADLINE)
     assert entry.name == "Photos"
 
 
