@@ -7,11 +7,9 @@ from functools import partial
 from random import Random
 
 from app.databases.database import Database
-from app.databases.session import Counter
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
 from app.settings import Settings
-from app.tickets.bump import Bumps
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.desk import Desk
 from app.tickets.floors import Floors
@@ -20,7 +18,7 @@ from app.tickets.lane import Again, Lane
 from app.tickets.level import Levels
 from app.tickets.listing import Listing
 from app.tickets.memory import Memory
-from app.tickets.opening import LaneSpec, Opener, lower_limits
+from app.tickets.opening import LaneSpec, Opener
 from app.tickets.probe import Probe
 from app.tickets.rights import InstanceNumber, WorkerNumber
 from app.tickets.sight import Member, Sight
@@ -63,10 +61,10 @@ class Service:
         self.opener = Opener(self.sight, self.floors, chance)
         self.probe = Probe(self.sight, name, increment=settings.increment, floors=self.floors)
         self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted
-        self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
+        self.floors.wait_known = self.probe.wait_known
         self.desk = Desk(self.catalog, self.sight, self._source, settings.request_timeout)
         self.catalog.replaced = self.desk.forget
-        self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=self.refuses)
+        self.worker = WorkerNumber(self.opener, self.clock, chance, refuses=self.refuses)
         self.instance = InstanceNumber(self.sight, self.catalog, self.desk)
         self.memory = Memory(self.clock, self.worker, self.instance)
         self._running: list[asyncio.Task[None]] = []
@@ -86,7 +84,7 @@ class Service:
         """Serve nobody any more, let go of the databases, and close every connection."""
         await self.desk.end()
         if self.settings.is_embedded:
-            await lower_limits(self.sight, [lane.spec for lane in self.desk.lanes])
+            await asyncio.gather(*(self.opener.lower_limit(lane.spec) for lane in self.desk.lanes))
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -100,19 +98,14 @@ class Service:
             return self.memory.source(entry.name, entry.definition)
         pace: Pace = TicketPace()
         reserve = Reserve(self.settings.reserve_seconds, len(self.sight.members))
-        read = partial(self.catalog.counter, entry)
         if isinstance(kind, TimedKind):
-            stamps = Stamps(kind, parameters, self.clock, self.sight)
-            pace, reserve, read = stamps, Reserve(), partial(self._capped, stamps, entry)
+            pace, reserve = Stamps(kind, parameters, self.clock, self.sight), Reserve()
 
         def lanes(again: Again) -> list[Lane]:
             made = []
             for member in self.sight.members:
-                spec = LaneSpec(entry.name, member, entry.floor + 1, pace, partial(read, member))
+                spec = LaneSpec(entry.name, member, pace, partial(self.catalog.counter, entry, member))
                 made.append(Lane(spec, self.opener, again, reserve, refuses=self.refuses))
             return made
 
         return Issuer(entry.name, self.sight, pace, lanes)
-
-    async def _capped(self, stamps: Stamps, entry: Entry, member: Member) -> Counter:
-        return stamps.capped(await self.catalog.counter(entry, member))

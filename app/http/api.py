@@ -181,7 +181,7 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
         A number below the present position changes nothing. Only sequences of kind `ticket` can be advanced.
         """
         above, deadline = wanted.above, service.sight.clock() + service.settings.request_timeout
-        entry = await service.bumps.bump(sequence, above, force=wanted.force, deadline=deadline)
+        entry = await service.catalog.bump(sequence, above, force=wanted.force, deadline=deadline)
         log.info("%s advanced the sequence %s above %d", _client(request), entry.name, above)
         databases = (await report.sequence(entry.name))["databases"]
         return JSONResponse({"sequence": entry.name, "above": above, "above_str": str(above), "databases": databases})

@@ -8,11 +8,11 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from app.errors import ClockAhead, Exhausted
-from app.kinds.kind import Kind, Parameter, Parameters, epoch, number_ceiling
-from app.kinds.notation import decimal, ulid_number, ulid_text, uuid_number, uuid_text
+from app.kinds.kind import Kind, Parameter, Parameters, epoch
+from app.kinds.notation import decimal, ulid_number, ulid_text, uuid_of
 
 TIME_BITS = 48
 """Of the milliseconds of a UUID or a ULID. They end in the year 10889."""
@@ -43,14 +43,14 @@ class Uuid4(RandomKind):
         return lambda count: [str(uuid4()) for _ in range(count)]
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
-        return {"kind": self.name, "id_str": uuid_text(uuid_number(id_text, self.name, 4))}
+        return {"kind": self.name, "id_str": str(uuid_of(id_text, self.name, 4))}
 
 
 class Rising(RandomKind):
     """128 bits: 48 of milliseconds since 1970, then a counter with a random start. The ids of one server rise.
 
     A new millisecond begins with a new start. Within a millisecond, and while the clock has gone back, the counter
-    rises by 1. Where the counter is full, the next millisecond begins early.
+    rises by 1. Where the counter is full, the next millisecond begins early, at 0.
 
     counter_bits: of the counter. start_bits: of its start. pairs: of how many pairs one has equal ids.
     """
@@ -67,26 +67,23 @@ class Rising(RandomKind):
         return 1 << TIME_BITS
 
     def make(self, parameters: Parameters, now_ms: Callable[[], int]) -> Callable[[int], list[str]]:
-        ms, counter = -1, 0
+        tick, bits = -1, self.counter_bits
 
         def take(count: int) -> list[str]:
-            nonlocal ms, counter
+            nonlocal tick
             now, made = now_ms(), []
             for _ in range(count):
-                if now <= ms and counter + 1 < 1 << self.counter_bits:
-                    counter += 1
-                else:
-                    ms, counter = max(now, ms + 1), secrets.randbits(self.start_bits)
-                if ms >> TIME_BITS:
+                tick = tick + 1 if now <= tick >> bits else now << bits | secrets.randbits(self.start_bits)
+                if tick >> bits >> TIME_BITS:
                     raise Exhausted("a time of 48 bits has come to its end")
-                made.append(self._text(ms, counter))
+                made.append(self._text(tick))
             return made
 
         return take
 
     @abstractmethod
-    def _text(self, ms: int, counter: int) -> str:
-        """Return the id."""
+    def _text(self, tick: int) -> str:
+        """Return the id of a time and a counter."""
 
 
 class Uuid7(Rising):
@@ -96,15 +93,17 @@ class Uuid7(Rising):
     counter_bits, start_bits = 42, 41
     pairs = "2^73 (10^22)"
 
-    def _text(self, ms: int, counter: int) -> str:
-        high, low = counter >> 30, counter & (1 << 30) - 1
-        return uuid_text(ms << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | secrets.randbits(32))
+    def _text(self, tick: int) -> str:
+        high, low = tick >> 30 & (1 << 12) - 1, tick & (1 << 30) - 1
+        number = tick >> 42 << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | secrets.randbits(32)
+        return str(UUID(int=number))
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         """See Kind.decode. `random`: the 74 bits of rand_a and rand_b as one number."""
-        number = uuid_number(id_text, self.name, 7)
+        found = uuid_of(id_text, self.name, 7)
+        number = found.int
         random = (number >> 64 & 0xFFF) << 62 | number & (1 << 62) - 1
-        return self._timed(uuid_text(number), number >> 80) | {"random": f"{random:019x}"}
+        return self._timed(str(found), number >> 80) | {"random": f"{random:019x}"}
 
 
 class Ulid(Rising):
@@ -114,8 +113,8 @@ class Ulid(Rising):
     counter_bits, start_bits = 80, 80
     pairs = "2^80 (10^24)"
 
-    def _text(self, ms: int, counter: int) -> str:
-        return ulid_text(ms << 80 | counter)
+    def _text(self, tick: int) -> str:
+        return ulid_text(tick)
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         number = ulid_number(id_text)
@@ -140,7 +139,7 @@ class Simpleflake(RandomKind):
         )
 
     def ceiling(self, parameters: Parameters) -> int:
-        return number_ceiling(41 + parameters["random_bits"])
+        return (1 << min(63, 41 + parameters["random_bits"])) - 1
 
     def ends_at(self, parameters: Parameters) -> int:
         return parameters["epoch"] + (self.ceiling(parameters) >> parameters["random_bits"]) + 1

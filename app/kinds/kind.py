@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 from app.errors import InvalidRequest
 from app.kinds.notation import LATEST_MS, time_text
 
-TICKET_LIMIT = (1 << 63) - 1
-"""The largest id that is a number: the largest of a signed 64-bit integer."""
+TICKET_LIMIT = (1 << 63) - 1  # the largest id that is a number: the largest of a signed 64-bit integer
 LEAST_LIFE_MS = 365 * 24 * 3600 * 1000
 """A new sequence lasts this long at least. An epoch that leaves less is a mistake."""
 
@@ -48,11 +47,6 @@ def epoch(default: int | None) -> Parameter:
     return Parameter(default, 0, LATEST_MS, unit=", in milliseconds since 1970: there is no earlier epoch")
 
 
-def number_ceiling(bits: int) -> int:
-    """Return the largest number of this length that a signed 64-bit integer holds."""
-    return min((1 << bits) - 1, TICKET_LIMIT)
-
-
 class Kind(ABC):
     """One kind of sequence. The kinds have no state, so there is one object for each.
 
@@ -69,9 +63,24 @@ class Kind(ABC):
         """The parameters that reading an id takes: those of the sequence, unless the kind says otherwise."""
         return self.parameters
 
-    def complete(self, given: Mapping[str, Any], now_ms: int) -> dict[str, int]:
-        """Return all parameters of a sequence: those given, and for the others what they are if it is made now."""
-        return self._filled(given, self.parameters, now_ms)
+    def complete(self, given: Mapping[str, Any], now_ms: int | None = None, *, reading: bool = False) -> dict[str, int]:
+        """Return all parameters of a sequence: those given, and the defaults of the others.
+
+        now_ms: when the sequence is made; None where the parameters cannot depend on that. reading: return those that
+        reading an id takes.
+        """
+        known = self.read_with if reading else self.parameters
+        for name in given:
+            if name not in known:
+                takes = f"takes only {', '.join(known)}" if known else "has no parameters"
+                raise InvalidRequest(f"{name} is no parameter of kind {self.name}, which {takes}")
+        complete = {}
+        for name, parameter in known.items():
+            default = parameter.default if parameter.default is not None else now_ms
+            if name not in given and default is None:
+                raise InvalidRequest(f"{name} has no default here: name the {name} that the ids were made with")
+            complete[name] = parameter.checked(name, given.get(name, default))
+        return complete
 
     def check_new(self, parameters: Parameters, now_ms: int) -> None:
         """Raise InvalidRequest where no sequence with these parameters is made any more, or yet."""
@@ -82,14 +91,10 @@ class Kind(ABC):
             end = time_text(ends_at)
             raise InvalidRequest(f"this epoch leaves less than a year: ids of kind {self.name} would end at {end}")
 
-    def for_decoding(self, given: Mapping[str, Any]) -> dict[str, int]:
-        """Return all parameters for reading ids of elsewhere: those given, and the widest that the kind has."""
-        return self._filled(given, self.read_with, None)
-
     def holds(self, parameters: Parameters) -> bool:
         """Whether these are complete parameters of this kind, as this release knows it."""
         try:
-            return self._filled(parameters, self.parameters, None) == parameters
+            return self.complete(parameters) == parameters
         except InvalidRequest:
             return False
 
@@ -107,9 +112,18 @@ class Kind(ABC):
 
     def shard_of(self, parameters: Parameters, key: int | None, shard: int | None) -> int:
         """Return the shard that a request names by a key or by its number; 0 where it names none."""
-        if key is not None or shard is not None:
+        shards = parameters.get("shards")
+        if key is None and shard is None:
+            return 0
+        if shards is None:
             raise InvalidRequest(f"a sequence of kind {self.name} has no shards: it takes neither key nor shard")
-        return 0
+        if key is not None and shard is not None:
+            raise InvalidRequest("a request names its shard by key or by shard, not by both")
+        if key is not None and not 0 <= key <= TICKET_LIMIT:
+            raise InvalidRequest(f"key is a whole number from 0 to {TICKET_LIMIT}")
+        if shard is not None and not 0 <= shard < shards:
+            raise InvalidRequest(f"shard is a whole number from 0 to {shards - 1} for this sequence")
+        return shard if shard is not None else (key or 0) % shards
 
     @abstractmethod
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
@@ -117,19 +131,6 @@ class Kind(ABC):
 
         The time may lie in the future. The caller compares it with the present.
         """
-
-    def _filled(self, given: Mapping[str, Any], known: Mapping[str, Parameter], now_ms: int | None) -> dict[str, int]:
-        for name in given:
-            if name not in known:
-                takes = f"takes only {', '.join(known)}" if known else "has no parameters"
-                raise InvalidRequest(f"{name} is no parameter of kind {self.name}, which {takes}")
-        complete = {}
-        for name, parameter in known.items():
-            default = parameter.default if parameter.default is not None else now_ms
-            if name not in given and default is None:
-                raise InvalidRequest(f"{name} has no default here: name the {name} that the ids were made with")
-            complete[name] = parameter.checked(name, given.get(name, default))
-        return complete
 
     def _timed(self, id_str: str, ms: int) -> dict[str, Any]:
         return {"kind": self.name, "id_str": id_str, "time": time_text(ms), "time_ms": ms}

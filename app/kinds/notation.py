@@ -6,16 +6,13 @@ from uuid import RFC_4122, UUID
 
 from app.errors import InvalidRequest
 
-LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999: RFC 3339 writes years in four digits."""
-CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""The 32 letters that a ULID is written in."""
+LATEST_MS = 253_402_300_799_999  # the last millisecond of the year 9999: RFC 3339 writes years in four digits
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # the 32 letters that a ULID is written in
 _DECIMAL = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _ULID = re.compile(f"[{CROCKFORD}]{{26}}", re.ASCII | re.IGNORECASE)
-_READ = str.maketrans(CROCKFORD, "0123456789abcdefghijklmnopqrstuv")
-"""To the digits that `int` reads."""
+_READ = str.maketrans(CROCKFORD, "0123456789abcdefghijklmnopqrstuv")  # to the digits that `int` reads
 
 
 def time_text(ms: int) -> str:
@@ -39,7 +36,7 @@ def hexadecimal(id_text: str, kind: str, digits: int) -> int:
     raise InvalidRequest(f"an id of kind {kind} is {digits} hexadecimal digits")
 
 
-def uuid_number(id_text: str, kind: str, version: int) -> int:
+def uuid_of(id_text: str, kind: str, version: int) -> UUID:
     """Read a UUID of this version and of RFC 9562's variant, in the usual form, in either case."""
     if not _UUID.fullmatch(id_text):
         raise InvalidRequest(f"an id of kind {kind} is a UUID: 8, 4, 4, 4 and 12 hexadecimal digits, - between them")
@@ -48,12 +45,7 @@ def uuid_number(id_text: str, kind: str, version: int) -> int:
         raise InvalidRequest("this UUID is not of RFC 9562's variant: the 17th digit has to be 8, 9, a or b")
     if found.version != version:
         raise InvalidRequest(f"this UUID is of version {found.version}; kind {kind} makes version {version}")
-    return found.int
-
-
-def uuid_text(number: int) -> str:
-    """Return the canonical form of a UUID, in lower case."""
-    return str(UUID(int=number))
+    return found
 
 
 def ulid_number(id_text: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.errors import InvalidRequest
 from app.kinds.chance import Simpleflake, Ulid, Uuid4, Uuid7
-from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, number_ceiling
+from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters
 from app.kinds.notation import decimal
 from app.kinds.timed import TIMED
 
@@ -24,7 +24,7 @@ class Ticket(Kind):
         return {"bits": _BITS, "increment": Parameter(None, 1, 65535)}
 
     def ceiling(self, parameters: Parameters) -> int:
-        return number_ceiling(parameters.get("bits", 64))
+        return (1 << min(63, parameters.get("bits", 64))) - 1
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         """See Kind.decode. `offset`: of the database that gave the ticket."""
@@ -50,4 +50,4 @@ def kind_named(name: str) -> Kind:
 def decoded(kind_name: str, given: Mapping[str, int], id_text: str) -> dict[str, Any]:
     """Return what an id of this kind says, made anywhere with these parameters. Raises InvalidRequest."""
     kind = kind_named(kind_name)
-    return {"sequence": None, **kind.decode(kind.for_decoding(given), id_text)}
+    return {"sequence": None, **kind.decode(kind.complete(given, reading=True), id_text)}

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from app.errors import InvalidRequest
-from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, epoch
+from app.kinds.kind import Kind, Parameter, Parameters, epoch
 from app.kinds.notation import decimal, hexadecimal
 
-LONGEST_NUMBER = 64
-"""Ids of more bits than this, the sign included, are strings."""
+LONGEST_NUMBER = 64  # ids of more bits than this, the sign included, are strings
 
 
 @dataclass(frozen=True)
@@ -64,20 +63,6 @@ class TimedKind(Kind):
 
     def ends_at(self, parameters: Parameters) -> int | None:
         return self.time_of(parameters, self.last_tick + 1)
-
-    def shard_of(self, parameters: Parameters, key: int | None, shard: int | None) -> int:
-        if self.part != "shard":
-            return super().shard_of(parameters, key, shard)
-        shards = parameters["shards"]
-        if key is not None and shard is not None:
-            raise InvalidRequest("a request names its shard by key or by shard, not by both")
-        if key is not None:
-            if not 0 <= key <= TICKET_LIMIT:
-                raise InvalidRequest(f"key is a whole number from 0 to {TICKET_LIMIT}")
-            return key % shards
-        if not 0 <= (shard or 0) < shards:
-            raise InvalidRequest(f"shard is a whole number from 0 to {shards - 1} for this sequence")
-        return shard or 0
 
     def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
         ceiling = self.ceiling(parameters)

@@ -121,10 +121,10 @@ class Metrics:
         yield Row(COUNTER, "tickets_denied", {str(right): tally.denials[right] for right in Right}, "what")
         yield Row(GAUGE, "tickets_client_connections", tally.client_connections)
         yield Row(COUNTER, "tickets_client_connections_refused", tally.connections_refused)
-        if worker.is_needed:
+        if worker.needed.is_set():
             right = worker.right()
             left = max(0, right.until_ms - clock.wall_ms()) / 1000 if right is not None else 0
-            holding = {worker.lease.member.name: right.number} if right is not None and worker.lease else {}
+            holding = {worker.lease.lane.member.name: right.number} if right is not None and worker.lease else {}
             yield Row(GAUGE, "tickets_worker", holding, "database")
             yield Row(GAUGE, "tickets_worker_lease_seconds", left)
         yield Row(GAUGE, "tickets_clock_ahead_seconds", clock.ahead)

@@ -30,7 +30,7 @@ database is in sight.
    moves, no other server uses another life of the same data, or other data at that offset (`probe`, `heartbeats`).
 8. Set a limit ahead by ten seconds of the lane's rate, never more than a sixteenth of what is left (`step`, `stamps`).
 9. Bump: write a floor on every database, then its number, then raise the counters. Answer once every live server has
-   read the floor (`floors`, `bump`).
+   read the floor (`floors`).
 10. While the ring is being changed to another increment, nobody draws and no mark is taken (`sight.stamp`).
 
 Why no ticket comes twice: a server issues an id only at or below a limit that stood on every database in sight. The

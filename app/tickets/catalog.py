@@ -2,8 +2,7 @@
 
 A sequence is a counter (a table) in the ticket databases, with the row that defines it where a server has made it. On
 each database the row is written before the counter is made, and the counter is read before the row. So a server never
-takes the counter of another kind for plain tickets. A counter that one database has and another lacks is made there by
-any server that notices.
+takes the counter of another kind for plain tickets.
 
 The database of the lowest offset is asked first to keep the definition of a new sequence, and decides. So all servers
 that make one sequence at the same moment, and reach that database, go by one definition.
@@ -11,18 +10,19 @@ that make one sequence at the same moment, and reach that database, go by one de
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from app.databases.record import Record, State, new_word
+from app.databases.record import new_word
 from app.databases.session import ENDS, Book, Counter, Write
 from app.errors import (
     AboveCeiling,
     DatabaseError,
     DatabaseFailed,
     DatabaseRefused,
-    Growing,
+    ForceRequired,
+    NotForThisKind,
     NoTicketDatabase,
     SequenceConflict,
     SequenceError,
@@ -32,14 +32,14 @@ from app.errors import (
 )
 from app.kinds.table import kind_named
 from app.tickets.definitions import TICKET, Definition, Seen, key_of, seen_of, settle
-from app.tickets.everywhere import everywhere, lives_in_sight
-from app.tickets.floors import Floors
+from app.tickets.everywhere import all_rows, everywhere, lives_in_sight
+from app.tickets.floors import Floors, drawn
 from app.tickets.sight import Member, Sight
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK_SECONDS = 1.5
-"""How long a request waits for the first looks on a server that has just started."""
+FORCE_PERCENT = 90  # a bump that uses up more than this part of a sequence's ids has to be forced
+FIRST_LOOK_SECONDS = 1.5  # how long a request waits for the first looks on a server that has just started
 
 
 @dataclass(eq=False, slots=True)
@@ -75,13 +75,16 @@ class Entry:
         """The largest id of its counters, the lowest where databases differ."""
         return min((counter.ceiling for counter in self.counters.values()), default=ENDS[self.bits])
 
-    @property
-    def floor(self) -> int:
-        """No id at or below it is given: one less than the `start` of the definition."""
-        return self.definition.start - 1
+    def compare(self, kind: str | None, given: Mapping[str, int]) -> None:
+        """Raise SequenceConflict where the sequence is not what a client named: a kind, and parameters."""
+        there = Definition(TICKET, {"bits": self.bits}) if self.definition.kind == TICKET else self.definition
+        is_kind = there.kind == (kind or TICKET) or (kind is None and not given)
+        named = [(name, value) for name, value in given.items() if name != "start"]
+        if not is_kind or any(there.parameters.get(name) != value for name, value in named):
+            raise SequenceConflict(f"the sequence {self.name} exists as {there}")
 
     def lacks(self, member: Member, seen: Seen) -> bool:
-        """Whether a database lacks what it should have of the sequence."""
+        """Whether a database lacks a part of the sequence."""
         is_complete = (seen.counter or not self.is_counted) and (seen.row or not self.definition.word)
         return member not in self.reasons and not is_complete
 
@@ -113,9 +116,7 @@ class Catalog:
         UnknownSequence; NoTicketDatabase where no database can be asked, or none can serve the sequence.
         """
         key = key_of(name)
-        entry = None if fresh else self.entries.get(key)
-        if entry is None:
-            entry = await self._look_up(key)
+        entry = (None if fresh else self.entries.get(key)) or await self._look_up(key)
         if entry is None:
             raise UnknownSequence(f"there is no sequence {key}; PUT /sequence/{key} makes it")
         return entry
@@ -132,61 +133,54 @@ class Catalog:
         Raises NoTicketDatabase where no database can be asked, or none can serve the sequence.
         """
         await self.first_look()
-        reads = await everywhere(self._sight, lives_in_sight(self._sight), partial(self._see, key))
+        reads = await everywhere(self._sight, lives_in_sight(self._sight), partial(self.read, [key]))
         if not reads:
             raise NoTicketDatabase("no ticket database can be asked for the sequence now")
-        entry = self.take(key, reads)
+        entry = self.take(key, {member: found[key] for member, found in reads.items()})
         if key in self.troubles:
             raise NoTicketDatabase(f"no ticket database can serve the sequence {key}: {self.troubles[key]}")
         return entry
 
-    async def _see(self, key: str, member: Member, life: str) -> Seen:
-        """Read what one database has of a sequence: first the counter, then the row that defines it."""
-        at = self._sight.clock()
-        counter = (await member.database.sequences([key], life)).get(key)
-        row = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
-        return seen_of(key, counter, row, at)
+    async def read(self, keys: Sequence[str] | None, member: Member, life: str) -> dict[str, Seen]:
+        """Read what one database has of these sequences: first the counters, then the rows that define them.
+
+        keys: their names in lower case; None for all sequences that it has. Raises DatabaseError.
+        """
+        at, database = self._sight.clock(), member.database
+        counters = await database.sequences(keys, life)
+        read = all_rows(member, life, Book.DEFINITIONS) if keys is None else database.read(Book.DEFINITIONS, keys, life)
+        rows = await read
+        named = counters.keys() | rows.keys() if keys is None else keys
+        return {key: seen_of(key, counters.get(key), rows.get(key), at) for key in named}
 
     def take(self, key: str, reads: Mapping[Member, Seen]) -> Entry | None:
         """Take over what databases have of a sequence; return its entry, or None where it cannot be served."""
-        views = self._views.setdefault(key, {})
-        for member, seen in reads.items():
-            if member not in views or views[member].at <= seen.at:
-                views[member] = seen
-        definition, reasons = self._settle(key)
+        views = self._views.setdefault(key, dict.fromkeys(self._sight.members, Seen()))  # in the order of their offsets
+        views |= {member: seen for member, seen in reads.items() if views[member].at <= seen.at}
+        definition, reasons = settle(views)
         self.troubles.pop(key, None)
         if definition is not None and not definition.is_known:
             self.troubles[key] = f"it is {definition}, which this release cannot serve"
         elif definition is None and reasons:
             self.troubles[key] = next(iter(reasons.values()))
         # a sequence whose tables were dropped on all databases is there no more
-        is_there = any(seen.counter is not None for seen in views.values()) or not self._sight.whole
-        if definition is None or key in self.troubles or not (is_there or definition.counter_bits is None):
-            self._drop(key)
-            if all(seen.counter is seen.row is None for seen in views.values()):
+        is_there = any(seen.counter for seen in views.values()) or not self._sight.whole
+        is_served = definition is not None and key not in self.troubles and (is_there or not definition.counter_bits)
+        entry = self.entries.get(key)
+        if entry is not None and not (is_served and entry.definition == definition):
+            self.replaced(self.entries.pop(key))
+            entry = None
+        if definition is None or not is_served:
+            if not any(seen.counter or seen.row for seen in views.values()):
                 del self._views[key]
             return None
-        entry = self.entries.get(key)
-        if entry is None or entry.definition != definition:
-            self._drop(key)
+        if entry is None:
             entry = self.entries[key] = Entry(key, definition)
-            self._floors.remember(key, entry.floor)
+            self._floors.remember(key, definition.start - 1)
+        counters = {member: seen.counter for member, seen in views.items() if member not in reasons}
         entry.definition, entry.reasons = definition, reasons
-        entry.counters = {
-            member: seen.counter
-            for member, seen in views.items()
-            if isinstance(seen.counter, Counter) and member not in reasons
-        }
+        entry.counters = {member: counter for member, counter in counters.items() if isinstance(counter, Counter)}
         return entry
-
-    def _settle(self, key: str) -> tuple[Definition | None, dict[Member, str]]:
-        views = self._views.get(key, {})
-        return settle({member: views[member] for member in self._sight.members if member in views})
-
-    def _drop(self, key: str) -> None:
-        entry = self.entries.pop(key, None)
-        if entry is not None:
-            self.replaced(entry)
 
     # --- what a database lacks ----------------------------------------------------------------------------------------
 
@@ -199,10 +193,10 @@ class Catalog:
         key, life = entry.key, member.life
         if life is None:
             raise DatabaseFailed(f"{member.name} is not in sight")
-        seen = await self._see(key, member, life)
+        seen = (await self.read([key], member, life))[key]
         if seen.counter is None and await self._look_up(key) is entry:  # else it was dropped everywhere
-            await self._make(key, entry.definition, member, life)
-            seen = await self._see(key, member, life)
+            await self._make(entry, member, life)
+            seen = (await self.read([key], member, life))[key]
         if self.take(key, {member: seen}) is not entry or seen.counter is None:
             raise SequenceMissing(f"the sequence {entry.name} was dropped, or made otherwise, meanwhile; ask again")
         if isinstance(seen.counter, DatabaseError):
@@ -210,8 +204,8 @@ class Catalog:
         if member in entry.reasons:
             raise SequenceUnusable(f"{member.name}: {entry.reasons[member]}")
         if seen.row is None and entry.definition.word:
-            await self._define(key, entry.definition, member, life)
-        return seen.counter
+            await self._define(entry, member, life)
+        return entry.definition.capped(seen.counter)
 
     async def ensure(self, entry: Entry, member: Member, above: int = 0) -> str | None:
         """Make what one database lacks of a sequence, and raise its counter to `above` at least.
@@ -221,7 +215,7 @@ class Catalog:
 
         async def make(member: Member, life: str) -> None:
             if not entry.is_counted:
-                await self._define(entry.key, entry.definition, member, life)
+                await self._define(entry, member, life)
             elif (counter := await self.counter(entry, member)).position < above:
                 raised = await member.database.raise_above({counter.name: above}, life)
                 if (error := raised.get(counter.name)) is not None:
@@ -242,38 +236,39 @@ class Catalog:
             return str(error)
         return None
 
-    async def _make(self, key: str, definition: Definition, member: Member, life: str) -> None:
+    async def _make(self, entry: Entry, member: Member, life: str) -> None:
         """Write the row that defines the sequence, then make its counter above its counters, floors, marks and start.
 
         So a server that still takes it for the counter before draws no id again.
         """
+        sight, definition, rows = self._sight, entry.definition, [f"{entry.key}/{member.offset}"]
         if definition.word:
-            kept = await self._define(key, definition, member, life)
+            kept = await self._define(entry, member, life)
             if kept is None or not kept.agrees(definition):
                 raise SequenceMissing(f"{member.name} did not take the definition of {definition.name}; ask again")
-        if definition.counter_bits is None:
+        if not entry.is_counted:
             return
-        there, sight, rows = self.entries.get(key) or Entry(key, definition), self._sight, [f"{key}/{member.offset}"]
-        known = [counter.position for counter in there.counters.values()]
+        known = [counter.position for counter in entry.counters.values()]
         read = await everywhere(sight, lives_in_sight(sight), lambda each, at: each.database.read(Book.MARKS, rows, at))
         known += [mark.high for marks in read.values() for mark in marks.values()]
-        above = min(max([there.floor, self._floors.known.get(key, 0), *known]), ENDS[there.bits])
+        above = min(max([definition.start - 1, self._floors.known.get(entry.key, 0), *known]), ENDS[entry.bits])
         log.info("making the sequence %s on %s above %d", definition.name, member.name, above)
         try:
-            await member.database.make(definition.name, there.bits, above, life)
+            await member.database.make(definition.name, entry.bits, above, life)
         except DatabaseRefused as error:
             raise SequenceMissing(f"{member.name} has no counter for {definition.name}, and {error}") from error
 
-    async def _define(self, key: str, row: Definition, member: Member, life: str) -> Definition | None:
-        """Write this row where the database has none. Return the row that is there then.
+    async def _define(self, entry: Entry, member: Member, life: str) -> Definition | None:
+        """Write the row of a sequence where the database has none. Return the definition that it has then.
 
         Returns None where that is damaged, and while the ring is being changed. Raises DatabaseError.
         """
-        stamp = self._sight.stamp
+        key, stamp = entry.key, self._sight.stamp
         if stamp is None:
             return None
-        if (await member.database.write([Write(Book.DEFINITIONS, key, None, row.note())], stamp, life))[0]:
-            return row
+        row = Write(Book.DEFINITIONS, key, None, entry.definition.note())
+        if (await member.database.write([row], stamp, life))[0]:
+            return entry.definition
         note = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
         if note is None:  # the database has another ring number
             self._sight.look_at(member)
@@ -295,13 +290,13 @@ class Catalog:
         mine = Definition(known.name, known.complete(given, now_ms), name, new_word())
         entry = await self._look_up(key)
         if entry is not None:
-            _compare(entry, kind, given)
+            entry.compare(kind, given)
             return entry, False
         known.check_new(mine.parameters, now_ms)
         if known.name == TICKET and mine.start >= (end := ENDS[mine.parameters["bits"]]):
             raise AboveCeiling(f"start has to be below {end}, the end of a sequence of {mine.counter_bits} bits")
         agreed = await self._agree(key, mine)
-        make = partial(self._make, key, agreed)
+        make = partial(self._make, Entry(key, agreed))
         reasons = await asyncio.gather(*(self._attempt(member, make) for member in self._sight.in_sight))
         entry = await self._look_up(key)
         if entry is None or None not in reasons:
@@ -309,7 +304,7 @@ class Catalog:
             raise NoTicketDatabase(f"no ticket database could make the sequence {name}: {why}")
         made = mine.word == agreed.word == entry.definition.word
         if not made:
-            _compare(entry, kind, given)
+            entry.compare(kind, given)
         return entry, made
 
     async def _agree(self, key: str, mine: Definition) -> Definition:
@@ -319,32 +314,30 @@ class Catalog:
         is the row that the next one is given too.
         """
         drawn(self._sight)
-        standing, _ = self._settle(key)
+        standing, _ = settle(self._views.get(key, {}))
         if standing is not None and standing.word:
             return standing
         for member, life in lives_in_sight(self._sight).items():
-            agreed = await everywhere(self._sight, {member: life}, partial(self._define, key, mine))
+            agreed = await everywhere(self._sight, {member: life}, partial(self._define, Entry(key, mine)))
             if (found := agreed.get(member)) is not None:
                 return found
         raise NoTicketDatabase(f"no ticket database could keep the definition of {mine.name}; ask again")
 
+    async def bump(self, name: str, above: int, *, force: bool, deadline: float) -> Entry:
+        """Return a sequence when every ticket that any server hands out from now on is larger than `above`.
 
-def drawn(sight: Sight) -> Record:
-    """Return the ring record to write under. Raises Growing while the ring changes, NoTicketDatabase without a ring."""
-    record = sight.record
-    if record is not None and record.state is State.CHANGING:
-        raise Growing
-    if record is None or sight.stamp is None:
-        raise NoTicketDatabase("the ring of the ticket databases is not agreed on now; ask again")
-    return record
-
-
-def _compare(entry: Entry, kind: str | None, given: Mapping[str, int]) -> None:
-    """Raise SequenceConflict where the sequence is not what the client named."""
-    there = entry.definition
-    if there.kind == TICKET:
-        there = Definition(TICKET, {"bits": entry.bits})
-    named = {name: value for name, value in given.items() if name != "start"}
-    is_kind = there.kind == (kind or TICKET) or (kind is None and not given)
-    if not is_kind or any(there.parameters.get(name) != value for name, value in named.items()):
-        raise SequenceConflict(f"the sequence {entry.name} exists as {there}")
+        A number below the present position changes nothing. deadline: by the clock of the sight. Raises InvalidRequest,
+        UnknownSequence, NotForThisKind, AboveCeiling, ForceRequired unless `force`; NotConfirmed, Growing or
+        NoTicketDatabase where that cannot be confirmed now.
+        """
+        entry = await self.find(name)
+        name, kind, end = entry.name, entry.definition.kind, entry.ceiling
+        if kind != TICKET:
+            raise NotForThisKind(f"{name} is of kind {kind}, which cannot be advanced above a number")
+        if above >= end:
+            raise AboveCeiling(f"above has to be below {end}, the end of {name}")
+        if 100 * above > FORCE_PERCENT * end and not force:
+            used = f"bumping {name} above {above} uses more than {FORCE_PERCENT} % of its ids"
+            raise ForceRequired(f'{used}; confirm that with "force": true')
+        await self._floors.confirm(name, above, partial(self.ensure, entry, above=above), deadline)
+        return entry

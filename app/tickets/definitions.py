@@ -18,8 +18,7 @@ from app.kinds.timed import TimedKind
 
 Key = TypeVar("Key")
 
-TICKET = "ticket"
-"""The kind of plain numbers."""
+TICKET = "ticket"  # the kind of plain numbers
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -46,14 +45,13 @@ class Definition:
     @property
     def start(self) -> int:
         """The first id that may be given."""
-        return self.parameters.get("start", 1) if self.kind == TICKET else 1
+        return self.parameters.get("start", 1)
 
     @property
     def is_known(self) -> bool:
         """Whether this release can serve it."""
-        if self.kind == TICKET and not self.parameters:
-            return True
-        return self.kind in KINDS and KINDS[self.kind].holds(self.parameters)
+        is_by_hand = self.kind == TICKET and not self.parameters
+        return is_by_hand or (self.kind in KINDS and KINDS[self.kind].holds(self.parameters))
 
     @property
     def counter_bits(self) -> int | None:
@@ -65,6 +63,12 @@ class Definition:
             return self.parameters.get("bits", 64)
         kind = KINDS.get(self.kind)
         return 64 if isinstance(kind, TimedKind) and kind.part == "shard" else None
+
+    def capped(self, counter: Counter) -> Counter:
+        """Return a counter of the sequence as it may be drawn from: a counter of ticks ends with the last tick."""
+        kind = KINDS.get(self.kind)
+        last = kind.last_tick if isinstance(kind, TimedKind) else counter.ceiling
+        return counter._replace(ceiling=min(counter.ceiling, last))
 
     def agrees(self, other: "Definition") -> bool:
         """Whether both make the same sequence. A `start` is not compared, nor is anything with a table made by hand."""
@@ -125,11 +129,12 @@ def settle(views: Mapping[Key, Seen]) -> tuple[Definition | None, dict[Key, str]
     that row is damaged, none does. A row stands before a table made by hand that agrees with it, and is copied to the
     databases without one.
     """
-    said = [each.definition for each in views.values() if each.definition is not None]
-    standing = said[0] if said and isinstance(said[0], Definition) else None
+    standing = next((seen.definition for seen in views.values() if seen.definition is not None), None)
+    if isinstance(standing, DatabaseError):
+        standing = None
     if standing is not None:
-        agreeing = [each for each in said if isinstance(each, Definition) and standing.agrees(each)]
-        standing = next((each for each in agreeing if each.word), standing)
+        rows = [seen.row for seen in views.values() if isinstance(seen.row, Definition)]
+        standing = next((row for row in rows if standing.agrees(row)), standing)
     return standing, {key: why for key, seen in views.items() if (why := _reason(seen, standing)) is not None}
 
 
@@ -141,7 +146,5 @@ def _reason(seen: Seen, standing: Definition | None) -> str | None:
     here = seen.definition
     if not isinstance(here, Definition) or standing is None or standing.agrees(here):
         return None
-    return (
-        f"it is {here} here, and {standing} on a database of a lower offset, which counts; give this one's tables and "
-        "its definition another name"
-    )
+    which = f"it is {here} here, and {standing} on a database of a lower offset, which counts"
+    return f"{which}; give this one's tables and its definition another name"

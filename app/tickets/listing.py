@@ -5,31 +5,22 @@ can serve them when the others fail.
 """
 
 import asyncio
-from typing import NamedTuple
 
-from app.databases.session import Book
 from app.errors import DatabaseError
 from app.tickets.catalog import Catalog, Entry
-from app.tickets.definitions import Seen, seen_of
-from app.tickets.everywhere import all_rows, lives_in_sight
+from app.tickets.definitions import Seen
+from app.tickets.everywhere import lives_in_sight
 from app.tickets.sight import Member, Sight
 
 INTERVAL, AGAIN, LONGEST = 10.0, 1.0, 30.0
 """Seconds between two lists, between one that failed and the next, and at most after one that took long."""
-SHARE = 20
-"""A list that takes long is made less often: at most this part of the time goes into lists."""
-SLICE = 500
-"""How many sequences are worked through before other tasks have their turn."""
-AT_ONCE = 8
-"""How many counters are made at the same time."""
+SHARE = 20  # a list that takes long is made less often: at most this part of the time goes into lists
+SLICE = 500  # how many sequences are worked through before other tasks have their turn
+AT_ONCE = 8  # how many counters are made at the same time
 
 
-class Warned(NamedTuple):
-    """A warning for /healthz. sequence, database: what it is about, None where it is about no certain one."""
-
-    sequence: str | None
-    database: str | None
-    reason: str
+Warned = tuple[str | None, str | None, str]
+"""A warning for /healthz: the sequence and the database that it is about, None for no certain one, and the reason."""
 
 
 class Listing:
@@ -69,30 +60,35 @@ class Listing:
     @property
     def warnings(self) -> list[Warned]:
         """What is wrong with sequences, and with lists of them."""
-        found = [Warned(None, member.name, reason) for member, reason in self._failures.items()]
-        found += [Warned(key, None, reason) for key, reason in self._catalog.troubles.items()]
+        found: list[Warned] = [(None, member.name, reason) for member, reason in self._failures.items()]
+        found += [(key, None, reason) for key, reason in self._catalog.troubles.items()]
         for entry in self._catalog.entries.values():
-            found += [Warned(entry.name, member.name, reason) for member, reason in entry.reasons.items()]
+            found += [(entry.name, member.name, reason) for member, reason in entry.reasons.items()]
             for member, counter in entry.counters.items():
-                found += [Warned(entry.name, member.name, reason) for reason in counter.warnings]
+                found += [(entry.name, member.name, reason) for reason in counter.warnings]
             if len({(counter.bits, counter.ceiling) for counter in entry.counters.values()}) > 1:
-                found.append(Warned(entry.name, None, "its columns differ between the databases"))
+                found.append((entry.name, None, "its columns differ between the databases"))
         return found
 
     async def refresh(self) -> None:
         """List the sequences of all databases in sight, and make what a database lacks."""
+        failures: dict[Member, str] = {}
+        lists: dict[Member, dict[str, Seen]] = {}
+
+        async def read(member: Member, life: str) -> None:
+            try:
+                lists[member] = await self._catalog.read(None, member, life)
+            except DatabaseError as error:
+                # a list that takes too long is no reason to draw nothing, so such a database stays in sight
+                if member.life == life:
+                    failures[member] = f"its sequences could not be listed: {error}"
+
         async with self._refreshing:
-            at, lives = self._sight.clock(), lives_in_sight(self._sight)
-            read = await asyncio.gather(*(_read(member, life, at) for member, life in lives.items()))
-            lists = {member: found for member, found in zip(lives, read, strict=True) if isinstance(found, dict)}
-            lacking = await self._take(lists, Seen(at=at))
+            nothing = Seen(at=self._sight.clock())
+            await asyncio.gather(*(read(member, life) for member, life in lives_in_sight(self._sight).items()))
+            lacking = await self._take(lists, nothing)
             self._has_listed = self._has_listed or bool(lists)
-            # a list that takes too long is no reason to draw nothing, so such a database stays in sight
-            self._failures = {
-                member: f"its sequences could not be listed: {error}"
-                for (member, life), error in zip(lives.items(), read, strict=True)
-                if isinstance(error, DatabaseError) and member.life == life
-            } | await self._make(lacking)
+            self._failures = failures | await self._make(lacking)
 
     async def _take(self, lists: dict[Member, dict[str, Seen]], nothing: Seen) -> list[tuple[Entry, Member]]:
         """Tell the catalog what the databases have, also of sequences that they have no more; return what they lack."""
@@ -115,13 +111,3 @@ class Listing:
                 if reason is not None:
                     failures[member] = f"sequences could not be made there, among them {entry.name}: {reason}"
         return failures
-
-
-async def _read(member: Member, life: str, at: float) -> dict[str, Seen] | DatabaseError:
-    """Read all counters of a database, and behind them all rows that define sequences."""
-    try:
-        counters = await member.database.sequences(None, life)
-        rows = await all_rows(member, life, Book.DEFINITIONS)
-    except DatabaseError as error:
-        return error
-    return {key: seen_of(key, counters.get(key), rows.get(key), at) for key in counters.keys() | rows.keys()}

@@ -20,8 +20,7 @@ from app.tickets.rights import Holder
 from app.tickets.source import shard_of
 from app.tickets.stamps import MOST_AHEAD, ServerClock
 
-RETRY = 0.005
-"""Seconds after which a request that waits for a right tries again."""
+RETRY = 0.005  # seconds after which a request that waits for a right tries again
 
 Ids = Sequence[int | str]
 
@@ -34,51 +33,38 @@ class NotYet(Exception):
         self.seconds, self.why = seconds, why
 
 
-class Counting:
-    """Counts the ids of one sequence under the right of a holder. clock: of this server."""
+def counting(kind: TimedKind, parameters: Parameters, clock: ServerClock, holder: Holder) -> Callable[[int], Ids]:
+    """Return what makes the ids of one sequence under the right of a holder: called with a count, it returns ids.
 
-    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock, holder: Holder) -> None:
-        self._kind, self._parameters, self._clock, self._holder = kind, parameters, clock, holder
-        self._last = -1
-        self._under: tuple[int, int] | None = None
-        holder.need()
+    They are of the present moment, each above all earlier ids, whatever the clock and the right do. A count that is
+    full goes on into the next moment, and the id after that waits for the clock. The call raises NotYet where the ids
+    may be had later, and TicketError.
+    """
+    holder.needed.set()
+    last = under = -1
 
-    def take(self, count: int) -> Ids:
-        """Return ids of the present moment, each above all earlier ids, whatever the clock and the right do.
+    def take(count: int) -> Ids:
+        nonlocal last, under
+        now, right = clock.now_ms(), holder.right()
+        if right is not None:
+            number, after_ms, until_ms = right
+            if number >> kind.part_bits:
+                raise Exhausted(f"the number {number} of this server does not fit into ids of kind {kind.name}")
+            # another server may have made ids under this number up to `after_ms`
+            first = max(kind.tick_at(parameters, max(now, after_ms + kind.unit_ms)), last + 1, 0)
+            if number != under:  # a smaller number would make smaller ids in the moment of the last id
+                first = max(first, (last >> kind.counter_bits) + 1 << kind.counter_bits)
+            end = first + count - 1
+            if (wait := kind.time_of(parameters, first) - now) > 0:
+                raise NotYet(wait / 1000, ClockAhead(f"this server's clock is {wait:,} ms behind its own ids"))
+            if end > kind.last_tick:
+                raise Exhausted(f"ids of kind {kind.name} with this epoch have come to their end")
+            if kind.time_of(parameters, end) + kind.unit_ms - 1 <= until_ms:
+                last, under = end, number
+                return [kind.encode(tick, number) for tick in range(first, end + 1)]
+        raise holder.trouble or NotYet(RETRY, NoTicketDatabase(f"this server has no {kind.part} number yet"))
 
-        A count that is full goes on into the next moment, and the id after that waits for the clock. Raises NotYet
-        where the ids may be had later, and TicketError.
-        """
-        kind, parameters = self._kind, self._parameters
-        now, right = self._clock.now_ms(), self._holder.right()
-        if right is None:
-            raise self._no_right
-        number, after_ms, until_ms = right
-        if number >> kind.part_bits:
-            raise Exhausted(f"the number {number} of this server does not fit into ids of kind {kind.name}")
-        if (number, after_ms) != self._under:
-            # A smaller number would make smaller ids in the moment of the last id, and another server may have made ids
-            # under this number up to `after_ms`.
-            next_moment = (self._last >> kind.counter_bits) + 1 << kind.counter_bits
-            self._last = max(next_moment, kind.tick_at(parameters, after_ms + kind.unit_ms)) - 1
-            self._under = number, after_ms
-        first = max(kind.tick_at(parameters, now), self._last + 1, 0)
-        last = first + count - 1
-        if (wait := kind.time_of(parameters, first) - now) > 0:
-            raise NotYet(wait / 1000, ClockAhead(f"this server's clock is {wait:,} ms behind its own ids"))
-        if last > kind.last_tick:
-            raise Exhausted(f"ids of kind {kind.name} with this epoch have come to their end")
-        if kind.time_of(parameters, last) + kind.unit_ms - 1 > until_ms:
-            raise self._no_right
-        self._last = last
-        return [kind.encode(tick, number) for tick in range(first, last + 1)]
-
-    @property
-    def _no_right(self) -> TicketError | NotYet:
-        """Why there is no right. It is on its way, unless something is wrong."""
-        return self._holder.trouble or NotYet(
-            RETRY, NoTicketDatabase(f"this server has no {self._kind.part} number yet")
-        )
+    return take
 
 
 class MemorySource:
@@ -147,7 +133,7 @@ class Memory:
     """The memory sources of one server. worker, instance: hold the rights of the kinds that count."""
 
     def __init__(self, clock: ServerClock, worker: Holder, instance: Holder) -> None:
-        self._clock, self._worker, self._instance = clock, worker, instance
+        self._clock, self._holders = clock, {"worker": worker, "instance": instance}
         self._sources: dict[tuple[str, str, frozenset[tuple[str, int]]], MemorySource] = {}
         self._is_random = False
 
@@ -156,27 +142,26 @@ class Memory:
         kind, parameters = KINDS[definition.kind], definition.parameters
         key = sequence.lower(), kind.name, frozenset(parameters.items())
         if key not in self._sources:
-            self._sources[key] = MemorySource(sequence, kind, parameters, self._maker(kind, parameters))
+            make: Callable[[int], Ids]
+            if isinstance(kind, TimedKind):
+                make = counting(kind, parameters, self._clock, self._holders[kind.part])
+            else:
+                assert isinstance(kind, RandomKind)
+                make, self._is_random = kind.make(parameters, self._clock.now_ms), True
+            self._sources[key] = MemorySource(sequence, kind, parameters, make)
         return self._sources[key]
-
-    def _maker(self, kind: Kind, parameters: Parameters) -> Callable[[int], Ids]:
-        if isinstance(kind, RandomKind):
-            self._is_random = True
-            return kind.make(parameters, self._clock.now_ms)
-        assert isinstance(kind, TimedKind)
-        return Counting(kind, parameters, self._clock, self._worker if kind.part == "worker" else self._instance).take
 
     @property
     def gives(self) -> bool:
         """Whether any sequence can give ids without a database, for /readyz."""
         now = self._clock.wall_ms()
-        rights = [holder.right() for holder in (self._worker, self._instance) if holder.is_needed]
+        rights = [holder.right() for holder in self._holders.values() if holder.needed.is_set()]
         return self._is_random or any(right is not None and now <= right.until_ms for right in rights)
 
     def warnings(self) -> Iterator[str]:
         """Why some sequences give no ids, for /healthz."""
         if self._clock.ahead > MOST_AHEAD:
             yield f"this server's clock is {self._clock.ahead:,.1f} s ahead of the ticket databases': it stamps no ids"
-        for holder in (self._worker, self._instance):
+        for holder in self._holders.values():
             if holder.trouble is not None and holder.right() is None:
                 yield str(holder.trouble)

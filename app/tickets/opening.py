@@ -6,13 +6,13 @@ tenure, and every mark under the one before is refused from then on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from app.databases.record import new_word
-from app.databases.session import Book, Counter, Note, Write
+from app.databases.session import Book, Counter, Note
 from app.errors import DatabaseFailed, SequenceExhausted, TicketError
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
@@ -20,29 +20,24 @@ from app.tickets.marks import replace_rows
 from app.tickets.sight import Member, Sight
 from app.tickets.step import Pace
 
-OPENING_UNDER_WAY = 0.2
-"""Seconds for which a server waits for another one that seems to be opening the same lane."""
-SETTLING = 1.0
-"""Seconds for which an opening waits at most while this server makes databases level, or changes the ring."""
-FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0
-"""Bounds of the random wait before another try, in seconds; it doubles."""
-LONGEST_END = 3.0
-"""Seconds that lowering the limits at a clean end may take in all."""
+OPENING_UNDER_WAY = 0.2  # seconds for which a server waits for another one that seems to be opening the same lane
+SETTLING = 1.0  # seconds for which an opening waits at most while databases are made level, or the ring is changed
+FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0  # bounds of the random wait before another try, in seconds; it doubles
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
     """Which lane is to be opened.
 
-    sequence: as it was made. member: the database that it is drawn from. start: the first id that the sequence's
-    definition allows. pace: of the sequence's kind. read_counter: reads the sequence's counter on that database.
+    sequence: as it was made. member: the database that it is drawn from. pace: of the sequence's kind. read_counter:
+    reads the sequence's counter on that database. is_drawn: whether that counter is in the database, and can be raised.
     """
 
     sequence: str
     member: Member
-    start: int
     pace: Pace
     read_counter: Callable[[], Awaitable[Counter]]
+    is_drawn: bool = True
 
     @property
     def row(self) -> str:
@@ -75,46 +70,47 @@ class Opened:
 class _Found:
     """What the databases in sight know of a lane.
 
-    lives, rows: by member. floor: the largest floor read or remembered; no id at or below it is given. counter: of the
-    lane's own database, read after the rows. whole: whether all databases of the ring were in sight.
+    lives, rows: by member; each row was read before the counter. stamp: the ring number. opened: what would be opened
+    now, under a tenure that is not known yet, at the counter's position, without a limit.
     """
 
     own: Member
     lives: dict[Member, str]
     rows: dict[Member, Note | None]
-    floor: int
-    counter: Counter
-    whole: bool
-    era: int
-    generation: int
     stamp: str
+    opened: Opened
+
+    @property
+    def tenure(self) -> str:
+        """How every tenure of this life and birth begins."""
+        return f"{self.opened.life} {self.opened.counter.birth} "
+
+    @property
+    def notes(self) -> list[Note]:
+        """The rows, with an empty one where there is none."""
+        return [row or Note() for row in self.rows.values()]
 
     @property
     def sure(self) -> bool:
         """Whether a row says that the lane is sure. One is enough."""
-        return any(row is not None and row.sure for row in self.rows.values())
+        return any(note.sure for note in self.notes)
 
     @property
     def is_of_this_life(self) -> bool:
         """Whether the lane's own row is of the present life and birth."""
         row = self.rows[self.own]
-        return row is not None and (row.tenure or "").startswith(f"{self.lives[self.own]} {self.counter.birth} ")
+        return row is not None and (row.tenure or "").startswith(self.tenure)
 
     @property
     def agrees(self) -> bool:
-        """Whether all rows have one tenure, of this life and birth, and the lane is sure if it can be."""
-        tenures = {row.tenure if row is not None else None for row in self.rows.values()}
-        return self.is_of_this_life and len(tenures) == 1 and (self.sure or not self.whole)
+        """Whether the lane can be adopted.
 
-    @property
-    def largest_issued(self) -> int:
-        """The largest id that is known to have been given."""
-        return max((row.issued for row in self.rows.values() if row is not None), default=0)
-
-    @property
-    def known(self) -> int:
-        """The largest limit or floor: an advance goes above it."""
-        return max([self.floor, *(row.high for row in self.rows.values() if row is not None)])
+        All rows have one tenure, of this life and birth; the lane is sure if it can be; and the counter is at or above
+        every id that is known to have been given, and every floor.
+        """
+        opened, is_one = self.opened, len({note.tenure for note in self.notes}) == 1
+        has_reached = opened.highest >= max(opened.floor, *(note.issued for note in self.notes))
+        return self.is_of_this_life and is_one and has_reached and (self.sure or not opened.sure)
 
 
 class Opener:
@@ -137,14 +133,11 @@ class Opener:
         while True:
             await self._may_draw(lane.member, began + SETTLING)
             if (found := await self._find(lane, remembered)) is not None:
-                own, position = found.rows[found.own], found.counter.position
-                if own is not None and found.agrees and position >= max(found.largest_issued, found.floor):
-                    return _opened(found, str(own.tenure), position, 0)
-                if found.is_of_this_life and not found.agrees and self.sight.clock() < patience:
-                    await asyncio.sleep(self._chance.uniform(FIRST_WAIT, 3 * FIRST_WAIT))
-                    continue
-                if (opened := await self._advance(lane, found)) is not None:
-                    return opened
+                if found.agrees:
+                    return replace(found.opened, tenure=str(found.notes[0].tenure), sure=found.sure)
+                is_under_way = found.is_of_this_life and self.sight.clock() < patience
+                if not is_under_way and (advanced := await self._advance(lane, found)) is not None:
+                    return advanced
             await asyncio.sleep(self._chance.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -156,17 +149,14 @@ class Opener:
         clock. Such a thing ends within milliseconds, and either would undo the other meanwhile.
         """
         sight = self.sight
-        while True:
-            if own.life is None:
-                raise DatabaseFailed(f"{own.name} is not in sight")
+        while own.life is not None:
             if sight.stamp is None or sight.doubtful or not sight.is_fresh():
                 await sight.moved()
             elif (sight.is_levelling or sight.is_settling) and (left := patience - sight.clock()) > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        await sight.moved()
+                await sight.moved(left)
             else:
                 return
+        raise DatabaseFailed(f"{own.name} is not in sight")
 
     async def _find(self, lane: LaneSpec, remembered: int) -> _Found | None:
         """Read the rows and the floors on every database in sight, and then the position; None where a read failed."""
@@ -175,12 +165,13 @@ class Opener:
         era, generation, stamp, whole = sight.era, sight.generation, sight.stamp, sight.whole
         if own not in lives or stamp is None:
             return None
-        reads = await everywhere(sight, lives, lambda member, life: _read(member, lane.row, name, life))
-        if len(reads) < len(lives):
+        marks = await everywhere(sight, lives, lambda each, life: each.database.read(Book.MARKS, [lane.row], life))
+        floors = await everywhere(sight, lives, lambda each, life: each.database.read(Book.FLOORS, [name], life))
+        if not len(marks) == len(floors) == len(lives):
             return None
-        rows = {member: row for member, (row, _) in reads.items()}
-        floors = [floor for _, floor in reads.values()]
-        floor = max(self.floors.known.get(name, 0), lane.start - 1, remembered, *floors)
+        rows = {member: found.get(lane.row) for member, found in marks.items()}
+        read = [row.high for found in floors.values() for row in found.values()]
+        floor = max(self.floors.known.get(name, 0), remembered, *read)
         counter = await lane.read_counter()
         if rows[own] is None and counter.position > floor:
             # other programs drew from this counter, perhaps at other offsets too
@@ -188,7 +179,8 @@ class Opener:
             if any(taken.get(member) != life for member, life in lives.items()):
                 return None
             floor = counter.position
-        return _Found(own, lives, rows, floor, counter, whole, era, generation, stamp)
+        opened = Opened(lives[own], "", era, generation, counter.position, 0, counter, floor, whole)
+        return _Found(own, lives, rows, stamp, opened)
 
     async def _advance(self, lane: LaneSpec, found: _Found) -> Opened | None:
         """Raise the counter above all that is known, then replace the rows, the own one first.
@@ -196,65 +188,35 @@ class Opener:
         None where something differed or failed, so that the server has to begin again. Raises SequenceExhausted where
         nothing is left above what is known.
         """
-        own, counter = found.own, found.counter
-        base = max(found.known, counter.position)
-        record = self.sight.record
+        own, counter, record = found.own, found.opened.counter, self.sight.record
+        known = max(found.opened.floor, *(note.high for note in found.notes))
+        base = max(known, counter.position)
         if base >= counter.ceiling:
             raise SequenceExhausted(f"{lane.sequence} has no ids left above {base}")
         if record is None:
             return None
-        if found.known > counter.position:
-            raised = await own.database.raise_above({counter.name: found.known}, found.lives[own])
+        if lane.is_drawn and known > counter.position:
+            raised = await own.database.raise_above({counter.name: known}, found.lives[own])
             if (error := raised.get(counter.name)) is not None:
                 raise error
         ahead = lane.pace.step(0, (counter.ceiling - base) // record.increment, record.increment)
         limit = min(base + ahead, counter.ceiling)
-        tenure = f"{found.lives[own]} {counter.birth} {new_word()}"
-        row = Note(high=limit, issued=base, tenure=tenure)
-        lives, stamp = found.lives, found.stamp
-        if not await replace_rows(self.sight, own, lane.row, found.rows, row, lives=lives, stamp=stamp):
+        row = Note(high=limit, issued=base, tenure=f"{found.tenure}{new_word()}")
+        if not await self._replace(lane, found, row):
             return None
-        return _opened(found, tenure, base, limit)
+        return replace(found.opened, tenure=str(row.tenure), highest=base, limit=limit)
 
+    async def _replace(self, lane: LaneSpec, found: _Found, row: Note) -> bool:
+        lives, stamp = found.lives, found.stamp
+        return await replace_rows(self.sight, found.own, lane.row, found.rows, row, lives=lives, stamp=stamp)
 
-async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | None, int]:
-    """One database's row about the lane, and its floor for the sequence."""
-    rows = await member.database.read(Book.MARKS, [row], life)
-    floors = await member.database.read(Book.FLOORS, [name], life)
-    return rows.get(row), floors[name].high if name in floors else 0
+    async def lower_limit(self, lane: LaneSpec) -> None:
+        """Lower the limit of a lane to its position, on every database. What fails leaves a gap.
 
-
-def _opened(found: _Found, tenure: str, highest: int, limit: int) -> Opened:
-    """The lane as it stands now. An advance with all databases of the ring in sight is sure; so is an adopted lane
-    whose rows say so."""
-    sure = found.whole if limit else found.sure
-    life = found.lives[found.own]
-    return Opened(life, tenure, found.era, found.generation, highest, limit, found.counter, found.floor, sure)
-
-
-async def lower_limits(sight: Sight, lanes: Iterable[LaneSpec]) -> None:
-    """Lower the limits of these lanes to the positions, on every database. What fails leaves a gap.
-
-    An embedded pair is in another life at each start, so every lane is advanced above its limit then. At a clean end
-    the lanes of the one process that uses the pair draw no more, and nothing above the positions was issued.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LONGEST_END):
-            await asyncio.gather(*(_lower(sight, lane) for lane in lanes))
-
-
-async def _lower(sight: Sight, lane: LaneSpec) -> None:
-    lives, stamp = lives_in_sight(sight), sight.stamp
-    if stamp is None or lane.member not in lives:
-        return
-    try:
-        position = (await lane.read_counter()).position
-    except TicketError:
-        return
-
-    async def lower(member: Member, life: str) -> None:
-        row = (await member.database.read(Book.MARKS, [lane.row], life)).get(lane.row)
-        if row is not None and row.high > position:
-            await member.database.write([Write(Book.MARKS, lane.row, row, row._replace(high=position))], stamp, life)
-
-    await everywhere(sight, lives, lower)
+        An embedded pair is in another life at each start, so every lane is advanced above its limit then. At a clean
+        end the lanes of the one process that uses the pair draw no more, and nothing above the positions was issued.
+        """
+        with suppress(TicketError):
+            found = await self._find(lane, 0)
+            if found is not None and found.agrees:
+                await self._replace(lane, found, found.notes[0]._replace(high=found.opened.highest))

@@ -3,35 +3,37 @@
 `flake` and `objectid` make ids under an instance number: a ticket that a server draws once after each start. So no
 other process ever has that number: no clone of the same image, and not this server after a restart.
 
-`snowflake` makes ids under a worker number from 0 to 1,023, leased for a time. Each number is a lane whose limit is a
-time. Its row of MARKS stands on every database, and first on the database of the offset `number mod increment + 1`,
-which lets a single server have it. The limit says up to which time the holder may stamp ids, and the tenure says who
-the holder is. The holder renews the lease by marks, as a lane raises its limit. So what rules 2 and 3 say of limits
-holds here too. Any other server may take the number once the limit is past, and stamps only times above that limit. So
-two holders never stamp one time, whatever their clocks say.
+`snowflake` makes ids under a worker number from 0 to 1,023, leased for a time. Each number is a lane whose ids are the
+milliseconds since 1970, on the database of the offset `number mod increment + 1`. It is opened as any lane is (rule 4),
+except that no server adopts it, and that a server advances it only once its limit is past. The limit says up to which
+time the holder may stamp ids, and marks raise it, so rules 2 and 3 hold here too. The next holder stamps only times
+above that limit. So two holders never stamp one time, whatever their clocks say.
 
-A server never takes a lease over again. Where it cannot renew, it leases another number, at random. An abandoned number
-is free again when its limit is past.
+Where a server cannot renew its lease, it leases another number, at random. An abandoned number is free again when its
+limit is past.
 """
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from app.databases.record import Record, new_word
-from app.databases.session import Book, Mark, Note
-from app.errors import NoTicketDatabase, TicketError, Unavailable, Unverified
-from app.tickets.catalog import Catalog, drawn
+from app.databases.record import new_word
+from app.databases.session import Counter, Mark
+from app.errors import DatabaseError, NoTicketDatabase, TicketError, Unavailable, Unverified
+from app.tickets.catalog import Catalog
 from app.tickets.definitions import TICKET
 from app.tickets.desk import Desk
-from app.tickets.everywhere import everywhere, lives_in_sight
-from app.tickets.marks import Outcome, mark_everywhere, replace_rows
+from app.tickets.floors import drawn
+from app.tickets.marks import Outcome, mark_everywhere
+from app.tickets.opening import LaneSpec, Opened, Opener
 from app.tickets.request import Call
-from app.tickets.sight import Member, Sight
+from app.tickets.sight import Sight
 from app.tickets.stamps import ServerClock
+from app.tickets.step import TicketPace
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +41,9 @@ INSTANCES = "ticketd_instances"
 """The sequence of plain tickets that instance numbers are drawn from. It is made like any other sequence."""
 FOR_EVER = (1 << 63) - 1
 WORKERS = 1_024
-LEASE_MS = 120_000
-"""How far a lease reaches ahead of the clocks."""
-RENEWAL = 20.0
-"""Seconds between two renewals."""
-MARGIN_MS = 1_000
-"""A number is free this long after its limit, because clocks differ."""
-WAIT = 0.01, 0.1
-"""Bounds of the random wait, in seconds, after another server was quicker."""
+LEASE_MS = 120_000  # how far a lease reaches ahead of the clocks
+RENEWAL = 20.0  # seconds between two renewals
+MARGIN_MS = 1_000  # a number is free this long after its limit, because clocks differ
 
 
 class Right(NamedTuple):
@@ -58,24 +55,16 @@ class Right(NamedTuple):
 
 
 class Holder(ABC):
-    """Holds the right of this server, for all sequences of a kind, once one needs it. One task runs `run`.
+    """Holds the right of this server, for all sequences of a kind. One task runs `run`.
 
-    trouble: why the server could not get the right, or not renew it; None where nothing is wrong.
+    needed: set once a sequence makes ids under the right, so that the server gets it and keeps it. trouble: why the
+    server could not get the right, or not renew it; None where nothing is wrong.
     """
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
-        self._needed = asyncio.Event()
+        self.needed = asyncio.Event()
         self.trouble: TicketError | None = None
-
-    def need(self) -> None:
-        """Get the right and keep it: a sequence makes ids under it."""
-        self._needed.set()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether a sequence makes ids under the right."""
-        return self._needed.is_set()
 
     @abstractmethod
     def right(self) -> Right | None:
@@ -87,7 +76,7 @@ class Holder(ABC):
 
     async def run(self) -> None:
         """Keep the right once a sequence needs it, until this is cancelled."""
-        await self._needed.wait()
+        await self.needed.wait()
         while True:
             try:
                 await self._keep()
@@ -132,18 +121,13 @@ class InstanceNumber(Holder):
 class Lease:
     """A worker number that this server holds.
 
-    row: the name of its row of MARKS. member, life, tenure, era, sure: as of a lane, see `Opened`. generation: the
-    sight's when the limit was set; the right counts only while that is the present one. renewed: when the last renewal
-    began, by the clock of the sight.
+    right: up to the limit. lane, opened: as of a lane. generation: the sight's when the limit was set; the right counts
+    only while that is the present one. renewed: when the last renewal began, by the clock of the sight.
     """
 
     right: Right
-    row: str
-    member: Member
-    life: str
-    tenure: str
-    era: int
-    sure: bool
+    lane: LaneSpec
+    opened: Opened
     generation: int
     renewed: float
 
@@ -151,13 +135,13 @@ class Lease:
 class WorkerNumber(Holder):
     """Holds one lease at a time.
 
-    sight, clock: of this server. chance: chooses the number. refuses: whether an unprotected lease is neither taken nor
-    renewed. lease: the one that was held last; `right` says whether it counts.
+    opener, clock: of this server. chance: chooses the number. refuses: whether an unprotected lease is neither taken
+    nor renewed. lease: the one that was held last; `right` says whether it counts.
     """
 
-    def __init__(self, sight: Sight, clock: ServerClock, chance: Random, *, refuses: bool) -> None:
-        super().__init__(sight)
-        self._clock, self._chance, self._refuses = clock, chance, refuses
+    def __init__(self, opener: Opener, clock: ServerClock, chance: Random, *, refuses: bool) -> None:
+        super().__init__(opener.sight)
+        self._opener, self._clock, self._chance, self._refuses = opener, clock, chance, refuses
         self.lease: Lease | None = None
 
     def right(self) -> Right | None:
@@ -169,14 +153,14 @@ class WorkerNumber(Holder):
     def is_unprotected(self) -> bool:
         """Whether a database that comes back older could let another server have the number of this server."""
         lease = self.lease
-        return lease is not None and (self._sight.alone(lease.member) or not lease.sure)
+        return lease is not None and (self._sight.alone(lease.lane.member) or not lease.opened.sure)
 
     def _open(self) -> Lease | None:
         """Return the lease while it is open."""
-        lease = self.lease
-        if lease is None or not self._sight.keeps(lease.member, lease.life, lease.era, lease.sure):
+        if (lease := self.lease) is None:
             return None
-        return lease
+        opened = lease.opened
+        return lease if self._sight.keeps(lease.lane.member, opened.life, opened.era, opened.sure) else None
 
     def _standing(self) -> Lease | None:
         """The lease, if it is open and its limit stands."""
@@ -189,64 +173,49 @@ class WorkerNumber(Holder):
         while (standing := self._standing()) is None or sight.clock() >= standing.renewed + RENEWAL:
             await sight.confirmed()
             record, lease = drawn(sight), self._open()
-            if lease is None or lease.member.life is None:
-                await self._take(record)
-            else:
-                await self._renew(lease)
+            if lease is None or lease.lane.member.life is None:
+                lease = await self._take(record.increment)
+            await self._renew(lease)
 
     async def _renew(self, lease: Lease) -> None:
         """Try to raise the limit on every database in sight. A refused lease ends."""
         sight, began, generation = self._sight, self._sight.clock(), self._sight.generation
-        if self._refuses and sight.alone(lease.member):
+        opened, member = lease.opened, lease.lane.member
+        if self._refuses and (sight.alone(member) or not opened.sure):
             raise Unverified
-        self._clock.now_ms()  # raises if this server's clock is ahead
-        until = max(self._clock.earliest_ms() + LEASE_MS, lease.right.until_ms)
-        mark = Mark(lease.row, lease.tenure, until, lease.right.after_ms, lease.sure)
-        outcome = await mark_everywhere(sight, lease.member, mark, lease.era)
+        now = self._clock.now_ms() - int(max(0.0, self._clock.ahead) * 1000)  # not ahead of the databases
+        until = max(now + LEASE_MS, lease.right.until_ms)
+        mark = Mark(lease.lane.row, opened.tenure, until, opened.highest, opened.sure)
+        outcome = await mark_everywhere(sight, member, mark, opened.era)
         if outcome is Outcome.STANDS:
             right = lease.right._replace(until_ms=until)
             self.lease = replace(lease, right=right, generation=generation, renewed=began)
-        elif outcome is Outcome.REFUSED:
+        elif outcome is Outcome.REFUSED and lease is self.lease:
             self.lease = None
 
-    async def _take(self, record: Record) -> None:
-        """Try to lease a number whose limit is past, from a database in sight. Raises Unavailable."""
-        sight, began, now = self._sight, self._sight.clock(), self._clock.now_ms()
-        era, generation, whole, lives = sight.era, sight.generation, sight.whole, lives_in_sight(sight)
-        if self._refuses and not whole:
+    async def _take(self, increment: int) -> Lease:
+        """Open the lane of a number whose limit is past, on a database in sight. Raises Unavailable."""
+        sight, era = self._sight, self._sight.era
+        if self._refuses and not sight.whole:
             raise Unverified
-        owners = {member.offset: member for member in lives}
-        names = {
-            number: (f"#worker{number}", f"#worker{number}/{offset}")
-            for number in range(WORKERS)
-            if (offset := number % record.increment + 1) in owners
-        }
-        if not names:
-            raise NoTicketDatabase("no ticket database that could lease a worker number is in sight")
+        there = {member.offset: member for member in sight.in_sight}
+        numbers = [number for number in range(WORKERS) if number % increment + 1 in there]
+        self._chance.shuffle(numbers)
+        for number in numbers:
+            read, member = partial(self._past, new_word()), there[number % increment + 1]
+            lane = LaneSpec(f"#worker{number}", member, TicketPace(), read, is_drawn=False)
+            try:
+                opened = await self._opener.open(lane, 0)
+            except DatabaseError:  # another server holds it, or the database has failed
+                continue
+            log.info("leases the worker number %d from %s", number, member.name)
+            # under another increment the number belongs to another database, so the lane is open in this era only
+            return Lease(Right(number, opened.highest, 0), lane, replace(opened, era=era), opened.generation, 0.0)
+        raise NoTicketDatabase("no ticket database in sight has a worker number that is free")
 
-        async def read(member: Member, life: str) -> dict[str, Note]:
-            floors, marks = zip(*names.values(), strict=True)
-            found = await member.database.read(Book.FLOORS, floors, life)
-            return found | await member.database.read(Book.MARKS, marks, life)
+    async def _past(self, word: str) -> Counter:
+        """Return the end of the past as a counter, of a birth that no other server knows. Raises ClockAhead.
 
-        found = await everywhere(sight, lives, read)
-        if len(found) < len(lives):
-            return
-        limits = {
-            number: max((notes[name].high for notes in found.values() for name in both if name in notes), default=0)
-            for number, both in names.items()
-        }
-        free = [number for number, limit in limits.items() if limit + MARGIN_MS < now]
-        if not free:
-            raise NoTicketDatabase(f"other servers hold all {len(names):,} worker numbers of the databases in sight")
-        number = self._chance.choice(free)
-        own, after, row = owners[number % record.increment + 1], limits[number], names[number][1]
-        until = self._clock.earliest_ms() + LEASE_MS
-        note = Note(until, after, tenure := f"{lives[own]} - {new_word()}")
-        old = {member: notes.get(row) for member, notes in found.items()}
-        if await replace_rows(sight, own, row, old, note, lives=lives, stamp=record.stamp):
-            right = Right(number, after, until)
-            self.lease = Lease(right, row, own, lives[own], tenure, era, whole, generation, began)
-            log.info("leased the worker number %d from %s", number, own.name)
-        else:
-            await asyncio.sleep(self._chance.uniform(*WAIT))
+        A lane is exhausted if its limit is not below the counter's end, so only a limit that is past can be passed.
+        """
+        return Counter("", 64, self._clock.now_ms() - MARGIN_MS, 0, word)

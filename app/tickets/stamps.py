@@ -10,9 +10,8 @@ No tick comes twice, so no pair of a time and a count does, however many servers
 
 import time
 from collections.abc import Callable
-from typing import Any
 
-from app.databases.session import Counter, most_ids
+from app.databases.session import most_ids
 from app.errors import ClockAhead, InvalidRequest, SequenceError
 from app.kinds.kind import Parameters
 from app.kinds.timed import TimedKind
@@ -24,12 +23,10 @@ MOST_AHEAD = 1.0
 """Seconds. A server stamps nothing if its clock is further ahead of the clock of every ticket database."""
 SHARP = 0.5
 """Seconds. A reading that took longer does not count: it is too vague when the database read its clock."""
-FRESH = 10.0
-"""Seconds after which a reading no longer counts beside a newer one: its database may be gone for good."""
+FRESH = 10.0  # seconds after which a reading no longer counts beside a newer one: its database may be gone for good
 STEP_MS, SMALLEST_MS = 2_000, 1_000
 """How far ahead of the highest tick a limit is set: while a lane is used, and after an advance."""
-AHEAD_MS = 500
-"""How far ahead of the clocks a tick may be drawn; one unit of the kind's time, if that is longer."""
+AHEAD_MS = 500  # how far ahead of the clocks a tick may be drawn; one unit of the kind's time, if that is longer
 WORTH_WAITING_MS = 1_000
 """A request waits in the lane for a counter that is so far ahead, or less. Otherwise another database is asked."""
 
@@ -72,10 +69,6 @@ class ServerClock:
         """Return the time by the latest clock, this server's or a database's."""
         return self.wall_ms() + int(max(0.0, -self.ahead) * 1000)
 
-    def earliest_ms(self) -> int:
-        """Return the time by this server's clock or by the latest clock of the databases, whichever is behind."""
-        return self.wall_ms() - int(max(0.0, self.ahead) * 1000)
-
     @property
     def ahead(self) -> float:
         """How many seconds this server's clock is ahead of every database's clock; below 0 if it is behind one of them.
@@ -101,11 +94,10 @@ class Stamps:
             if request.count > most:
                 raise InvalidRequest(f"{request.sequence} gives at most {most} ids at once: count is {request.count}")
 
-        def encode(ticks: Any) -> Any:
-            encode = self.kind.encode
-            return [encode(tick, shard) for tick in ticks] if isinstance(ticks, list) else encode(ticks, shard)
-
-        request.encode = encode
+        encode = self.kind.encode
+        request.encode = lambda drawn: (
+            [encode(tick, shard) for tick in drawn] if isinstance(drawn, list) else encode(drawn, shard)
+        )
 
     def step(self, rate: float, left: int, increment: int) -> int:
         """See Pace.step. The time that is left does not matter, because the lane stops at the last tick."""
@@ -128,10 +120,6 @@ class Stamps:
                 f"its counter is {ahead / 1000:,.1f} s ahead of the clocks, and is drawn from after that"
             )
         return max(0, last - highest) // increment
-
-    def capped(self, counter: Counter) -> Counter:
-        """Return the counter with the last tick of the kind as its end."""
-        return counter._replace(ceiling=min(counter.ceiling, self.kind.last_tick))
 
     def _ticks(self, ms: int) -> int:
         return max(ms // self.kind.unit_ms, 1) << self.kind.counter_bits

@@ -237,9 +237,9 @@ def _lanes_out() -> Patches:
 
 
 def _sure() -> Patches:
-    opened = opening._opened
+    opened = opening.Opened
     return [
-        put(opening, "_opened", lambda *arguments: replace(opened(*arguments), sure=True)),
+        put(opening, "Opened", lambda *arguments: replace(opened(*arguments), sure=True)),
         put(opening._Found, "sure", property(lambda _found: True)),
     ]
 

@@ -154,7 +154,7 @@ class Server:
         """Bump a sequence as an operator does, with two seconds of time; tell the judge if it was answered."""
         try:
             deadline = self.service.sight.clock() + 2.0
-            await self.service.bumps.bump(sequence, above, force=False, deadline=deadline)
+            await self.service.catalog.bump(sequence, above, force=False, deadline=deadline)
         except TicketError as error:
             self.world.loop.note(self, f"cannot bump {sequence}: {error}")
         else:

@@ -15,6 +15,7 @@ from app.databases.record import Body, Record, State, new_word
 from app.databases.session import Counter, Note, RingRow
 from app.errors import DatabaseFailed, TicketError
 from app.tickets.catalog import Catalog
+from app.tickets.definitions import Definition
 from app.tickets.floors import Floors
 from app.tickets.lane import Again, Lane
 from app.tickets.listing import Listing
@@ -108,13 +109,13 @@ class Bench:
             assert member.life is not None
             found = (await member.database.sequences(["photos"], member.life))["photos"]
             assert isinstance(found, Counter)
-            return pace.capped(found) if pace is not None else found
+            return Definition(pace.kind.name).capped(found) if pace is not None else found
 
         def fail(_lane: Lane, requests: Sequence[Request], error: TicketError) -> None:
             for request in requests:
                 request.fail(error)
 
-        spec = LaneSpec("photos", member, 1, pace or TicketPace(), counter)
+        spec = LaneSpec("photos", member, pace or TicketPace(), counter)
         return Lane(spec, self.opener, again or fail, Reserve(reserve), refuses=False)
 
 

@@ -10,11 +10,9 @@ from app.databases.record import State
 from app.databases.session import Book, Note
 from app.kinds.table import KINDS
 from app.tickets import everywhere
-from app.tickets.bump import Bumps
 from app.tickets.catalog import Entry
 from app.tickets.definitions import Definition, Seen, seen_of
 from app.tickets.floors import NUMBER, Floors
-from app.tickets.listing import Warned
 from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import NOW, Bench, make_bench
 
@@ -88,7 +86,7 @@ async def test_the_definition_at_the_lowest_offset_stands_and_the_other_database
     with pytest.raises(errors.SequenceUnusable, match="of a lower offset"):
         await bench.catalog.counter(after, second)
     assert (await bench.catalog.counter(after, first)).name == "likes"
-    assert [(each.sequence, each.database) for each in bench.listing.warnings] == [("likes", second.name)]
+    assert [each[:2] for each in bench.listing.warnings] == [("likes", second.name)]
     assert (rows(bench, "likes")[1] is not None) == has_row
 
 
@@ -99,7 +97,7 @@ async def test_a_damaged_or_unknown_definition_stops_the_sequence(bench: Bench) 
     for name, reason in (("photos", "damaged"), ("likes", "this release cannot serve")):
         with pytest.raises(errors.NoTicketDatabase, match=reason):
             await bench.catalog.find(name)
-    assert {each.sequence for each in bench.listing.warnings} == {"photos", "likes"}
+    assert {sequence for sequence, _, _ in bench.listing.warnings} == {"photos", "likes"}
 
 
 async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of() -> None:
@@ -107,7 +105,7 @@ async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of()
     bench.servers[0].data.counters["photos"].broken = "its column is signed"
     entry = await bench.catalog.find("photos")
     assert entry.bits == 32
-    assert bench.listing.warnings == [Warned("photos", bench.members[0].name, "its column is signed")]
+    assert bench.listing.warnings == [("photos", bench.members[0].name, "its column is signed")]
     with pytest.raises(errors.SequenceUnusable):
         await bench.catalog.counter(entry, bench.members[0])
 
@@ -178,7 +176,7 @@ async def test_what_was_read_earlier_changes_nothing() -> None:
 
 async def test_a_sequence_is_made_on_all_databases_and_its_start_becomes_a_floor(bench: Bench) -> None:
     entry, made = await bench.catalog.create("Photos", None, {"bits": 32, "start": 1_000})
-    assert (made, entry.name, entry.bits, entry.floor) == (True, "Photos", 32, 999)
+    assert (made, entry.name, entry.bits, entry.definition.start) == (True, "Photos", 32, 1_000)
     assert bench.lasts("Photos") == [999, 999]
     assert bench.floors.known == {"photos": 999}
     assert rows(bench, "photos") == 2 * [entry.definition.note()]
@@ -234,8 +232,8 @@ async def bump(bench: Bench, above: int, known: Callable[[], object] = lambda: T
         assert deadline == DEADLINE
         return known() is not False
 
-    bumps = Bumps(bench.sight, bench.catalog, bench.floors, wait_known)
-    assert (await bumps.bump("photos", above, force=False, deadline=DEADLINE)).name == "Photos"
+    bench.floors.wait_known = wait_known
+    assert (await bench.catalog.bump("photos", above, force=False, deadline=DEADLINE)).name == "Photos"
 
 
 def floors(bench: Bench) -> list[int]:

@@ -21,7 +21,7 @@ class Server:
 
     def __init__(self, bench: Bench, *, refuses: bool = False) -> None:
         self.bench, self.sight, self.time = bench, bench.sight, Time()
-        self.worker = WorkerNumber(bench.sight, self.time.server, Random(1), refuses=refuses)
+        self.worker = WorkerNumber(bench.opener, self.time.server, Random(1), refuses=refuses)
         self.running = asyncio.create_task(self.worker.run())
 
     async def another(self) -> "Server":
@@ -38,7 +38,7 @@ class Server:
 
     async def now(self) -> tuple[Right | None, str]:
         """The right that it has after a while, and what keeps it from a lease or a renewal."""
-        self.worker.need()
+        self.worker.needed.set()
         await asyncio.sleep(1)
         return self.worker.right(), str(self.worker.trouble)
 
@@ -49,7 +49,7 @@ class Server:
 
     def highs(self) -> list[int]:
         """The limits of the lease's row on each database."""
-        return [server.data.notes[Book.MARKS][self.lease.row].high for server in self.bench.servers]
+        return [server.data.notes[Book.MARKS][self.lease.lane.row].high for server in self.bench.servers]
 
     def pass_by(self, seconds: float) -> None:
         """Let all clocks go on, with looks at the databases in sight."""
@@ -68,8 +68,8 @@ async def server() -> Server:
 async def test_a_lease_stands_on_every_database_and_is_renewed(server: Server) -> None:
     right = await server.right()
     assert server.highs() == 2 * [right.until_ms] == 2 * [NOW + LEASE_MS]
-    assert server.lease.row == f"#worker{right.number}/{right.number % 2 + 1}"
-    assert server.lease.member.offset == right.number % 2 + 1
+    assert server.lease.lane.row == f"#worker{right.number}/{right.number % 2 + 1}"
+    assert server.lease.lane.member.offset == right.number % 2 + 1
     assert not server.worker.is_unprotected
     server.pass_by(RENEWAL)
     assert await server.now() == (right._replace(until_ms=NOW + LEASE_MS + 20_000), "None")
@@ -80,9 +80,9 @@ async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_onl
     right, marks = await server.right(), server.bench.servers[0].data.notes[Book.MARKS]
     server.running.cancel()
     taken = {f"#worker{number}/{number % 2 + 1}": Note(NOW + 3_600_000) for number in range(WORKERS)}
-    marks |= {row: note for row, note in taken.items() if row != server.lease.row}
+    marks |= {row: note for row, note in taken.items() if row != server.lease.lane.row}
     other = await server.another()
-    assert "hold all 1,024 worker numbers" in (await other.now())[1]
+    assert "worker number that is free" in (await other.now())[1]
     other.time.pass_by(LEASE_MS + 1_001)
     other.sight.move()
     found = await other.right()
@@ -96,7 +96,7 @@ async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_onl
 
 async def test_two_servers_that_want_one_number_do_not_both_get_it(server: Server) -> None:
     other = await server.another()
-    other.worker.need()
+    other.worker.needed.set()
     assert (await server.right()).number != (await other.right()).number
 
 
@@ -114,7 +114,7 @@ async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_
 
 
 async def test_a_lease_goes_on_to_its_end_where_it_cannot_be_renewed_and_another_one_is_taken(server: Server) -> None:
-    right, own = await server.right(), server.lease.member
+    right, own = await server.right(), server.lease.lane.member
     server.bench.lose(*server.bench.members)
     server.pass_by(RENEWAL + 1)
     still, trouble = await server.now()
@@ -124,12 +124,12 @@ async def test_a_lease_goes_on_to_its_end_where_it_cannot_be_renewed_and_another
     await server.bench.see(other)
     another = await server.right()
     assert another.number != right.number
-    assert server.lease.member is other
+    assert server.lease.lane.member is other
     assert server.worker.is_unprotected
 
 
 async def test_another_life_or_ring_number_ends_the_lease(server: Server) -> None:
-    right, member = await server.right(), server.lease.member
+    right, member = await server.right(), server.lease.lane.member
     server.bench.servers[member.offset - 1].restart()
     server.bench.lose(member)
     await server.bench.see(member)
@@ -145,7 +145,7 @@ async def test_another_life_or_ring_number_ends_the_lease(server: Server) -> Non
 
 async def test_a_level_that_took_the_tenure_ends_the_lease(server: Server) -> None:
     right, sight = await server.right(), server.sight
-    del server.bench.servers[0].data.notes[Book.MARKS][server.lease.row]
+    del server.bench.servers[0].data.notes[Book.MARKS][server.lease.lane.row]
     assert await make_level(sight, lives_in_sight(sight))
     assert server.highs() == 2 * [right.until_ms]
     server.pass_by(RENEWAL)
@@ -171,7 +171,7 @@ async def test_a_lease_that_was_taken_without_all_databases_ends_once_they_are_i
     whole = await server.right()
     assert right is None or whole.number != right.number
     assert not server.worker.is_unprotected
-    bench.lose(bench.members[2 - server.lease.member.offset])
+    bench.lose(bench.members[2 - server.lease.lane.member.offset])
     server.pass_by(RENEWAL)
     renewed = whole._replace(until_ms=whole.until_ms + 20_000)
     assert await server.now() == ((whole, str(Unverified())) if refuses else (renewed, "None"))
