@@ -202,7 +202,7 @@ class Connections:
 
     def _end_late(self) -> None:
         """End the connections whose calls have come to their deadline."""
-        now = asyncio.get_running_loop().time()
+        now = max(asyncio.get_running_loop().time(), self._next_deadline)  # a timer may fire a little early
         self._timer, self._next_deadline = None, math.inf
         for connection in [each for each in self._busy if each.deadline <= now]:
             self._end(connection, self._no_answer())

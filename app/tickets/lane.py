@@ -337,10 +337,7 @@ class Lane:
         step = self.spec.pace.step(self._rate.per_second, self._left(), self.stock.step)
         limit = min(self.highest + step, opened.counter.ceiling)
         generation, mark = sight.generation, Mark(self.spec.row, opened.tenure, limit, self.stock.last, opened.sure)
-        try:
-            outcome = await mark_everywhere(sight, self.member, mark, opened.era)
-        except DatabaseFailed:
-            outcome = Outcome.LOST
+        outcome = await mark_everywhere(sight, self.member, mark, opened.era)
         if self._opened is not opened:
             pass
         elif outcome is Outcome.STANDS:

@@ -2,15 +2,13 @@
 
 A row says up to which id the lane may issue (the limit) and under which tenure. Because a limit is on every database in
 sight before an id up to it is issued, the server that draws from that counter next, on whatever is left of the data,
-can begin above it. A mark raises the rows of one tenure, on all databases at the same time (rule 2). An opening
-replaces the rows one by one, the lane's own first (rule 4): from then on marks of the tenure before are refused.
+can begin above it. A mark raises the rows of one tenure, on all databases at the same time (rule 2). An opening gives
+them another tenure (rule 4, see `opening`): from then on marks of the tenure before are refused.
 """
 
-from collections.abc import Mapping
 from enum import Enum
 
-from app.databases.session import Book, Mark, Marked, Note, Write
-from app.errors import DatabaseError
+from app.databases.session import Mark, Marked
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.sight import Member, Sight
 
@@ -48,29 +46,3 @@ async def mark_everywhere(sight: Sight, own: Member, mark: Mark, era: int) -> Ou
     if len(results) < len(lives) or sight.clock() - began > min(sight.timeout, LONGEST_MARK):
         return Outcome.LOST
     return Outcome.STANDS
-
-
-async def replace_rows(
-    sight: Sight,
-    own: Member,
-    name: str,
-    found: Mapping[Member, Note | None],
-    row: Note,
-    *,
-    lives: Mapping[Member, str],
-    stamp: str,
-) -> bool:
-    """Put this row in place of the rows that were found, on the lane's own database first.
-
-    Each database replaces its row only if that still is what was found there. Returns False where a row differed, or
-    where a database failed; the failed database goes out of sight.
-    """
-    for member in [own, *(each for each in found if each is not own)]:
-        try:
-            done = await member.database.write([Write(Book.MARKS, name, found[member], row)], stamp, lives[member])
-        except DatabaseError as error:
-            sight.failed(member, error, lives[member])
-            return False
-        if not done[0]:
-            return False
-    return True

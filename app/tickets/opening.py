@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from app.databases.record import new_word
-from app.databases.session import Book, Counter, Note
-from app.errors import DatabaseFailed, SequenceExhausted, TicketError
+from app.databases.session import Book, Counter, Note, Write
+from app.errors import DatabaseError, DatabaseFailed, SequenceExhausted, TicketError
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
-from app.tickets.marks import replace_rows
 from app.tickets.sight import Member, Sight
 from app.tickets.step import Pace
 
@@ -207,8 +206,21 @@ class Opener:
         return replace(found.opened, tenure=str(row.tenure), highest=base, limit=limit)
 
     async def _replace(self, lane: LaneSpec, found: _Found, row: Note) -> bool:
-        lives, stamp = found.lives, found.stamp
-        return await replace_rows(self.sight, found.own, lane.row, found.rows, row, lives=lives, stamp=stamp)
+        """Put this row in place of the rows that were found, on the lane's own database first.
+
+        Each database replaces its row only if that still is what was found there. Returns False where a row differed,
+        or where a database failed; the failed database goes out of sight.
+        """
+        for member in [found.own, *(each for each in found.rows if each is not found.own)]:
+            write, life = Write(Book.MARKS, lane.row, found.rows[member], row), found.lives[member]
+            try:
+                (done,) = await member.database.write([write], found.stamp, life)
+            except DatabaseError as error:
+                self.sight.failed(member, error, life)
+                return False
+            if not done:
+                return False
+        return True
 
     async def lower_limit(self, lane: LaneSpec) -> None:
         """Lower the limit of a lane to its position, on every database. What fails leaves a gap.
