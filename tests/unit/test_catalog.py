@@ -173,9 +173,6 @@ async def test_what_was_read_earlier_changes_nothing() -> None:
     assert bench.catalog.take("photos", {bench.members[0]: Seen(at=at + 1)}) is None
 
 
-# --- making sequences -------------------------------------------------------------------------------------------------
-
-
 async def test_a_sequence_is_made_on_all_databases_and_its_start_becomes_a_floor(bench: Bench) -> None:
     entry, made = await bench.catalog.create("Photos", None, {"bits": 32, "start": 1_000})
     assert (made, entry.name, entry.bits, entry.floor) == (True, "Photos", 32, 999)

@@ -64,9 +64,6 @@ async def bench(virtual_time: object) -> AsyncIterator[Bench]:
     assert bench.server.open == set()
 
 
-# --- shared statements -----------------------------------------------------------------------------------------------
-
-
 async def test_draws_that_wait_share_the_next_statement_and_an_error_reaches_only_its_own_caller(bench: Bench) -> None:
     for number in range(600):
         bench.server.add(f"s{number}")
@@ -97,9 +94,6 @@ async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -
     assert bench.server.data.counters["photos"].last == 10
     counters = await asyncio.gather(*(database.sequences([name], life) for name in ("x", "photos", "none")))
     assert [list(each) for each in counters] == [[], ["photos"], []]
-
-
-# --- deadlines and connections ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("connected", [True, False])
@@ -172,15 +166,6 @@ async def test_another_residue_or_a_close_ends_the_draws_of_the_one_before(bench
             await call
 
 
-async def test_a_statement_whose_caller_is_cancelled_is_aborted(bench: Bench) -> None:
-    await bench.draw()  # so that the next one finds an idle connection
-    drawing = await bench.lost_draw()
-    assert bench.database.connections == 2
-    drawing.cancel()
-    await asyncio.wait([drawing])
-    assert bench.database.connections == 1
-
-
 async def test_a_cancelled_caller_leaves_a_shared_statement_to_the_other_callers(bench: Bench) -> None:
     drawing = [asyncio.create_task(bench.draw()) for _ in range(3)]
     await asyncio.sleep(0.0065)  # the connection is open, and the draw on its way
@@ -188,9 +173,6 @@ async def test_a_cancelled_caller_leaves_a_shared_statement_to_the_other_callers
     drawing.pop(0).cancel()
     assert await asyncio.gather(*drawing) == [Drawn(3, 1), Drawn(5, 1)]
     assert bench.calls["draw"] == 1
-
-
-# --- faults at random -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -235,9 +217,6 @@ async def test_under_random_faults_calls_end_in_time_and_no_id_comes_twice(bench
     await asyncio.sleep(60)
     bench.life = await bench.look()
     assert (await bench.draw()).first not in ids
-
-
-# --- lives ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_connection_serves_no_call_for_another_life(bench: Bench) -> None:

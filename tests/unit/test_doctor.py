@@ -117,9 +117,6 @@ def test_marks_that_lack_are_a_fault_only_if_ticket_servers_run_that_should_have
     assert said(case(*both(), later=(marked_meanwhile, found(2)))) == []
 
 
-# --- the report -------------------------------------------------------------------------------------------------------
-
-
 def test_only_what_is_wrong_changes_the_exit_status_and_marks_that_differ_are_looked_at_once_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
