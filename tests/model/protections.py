@@ -105,8 +105,8 @@ def life() -> Patches:
     """Marks, draws and all other calls only on connections of the life that they are meant for."""
     run, is_open = Connections.run, Lane._is_open
 
-    async def any_life(self: Connections, call: Any, _life: str | None) -> Any:
-        return await run(self, call, None)
+    async def any_life(self: Connections, call: Any, _life: str | None, seconds: Any = None, *items: Any) -> Any:
+        return await run(self, call, None, seconds, *items)
 
     def open_in_any(self: Lane) -> bool:
         if self._opened is not None and self.member.life is not None:

@@ -62,8 +62,6 @@ CASES: list[tuple[str, list[Found]]] = [
     ("", both(row=Definition("instagram", {"epoch": EPOCH, "shards": 9}))),
     ("1 note: ring: it is in none yet\n2 note: ring: it is in none yet", both(ring=None, notes={})),
     ("1 wrong: connection: it took 0.90 s to connect", [found(1, seconds=0.9), found(2)]),
-    ("2 wrong: settings: it has auto_increment_increment=2, auto_increment_offset=1, and here belong",
-     [found(1), found(2, numbering=(2, 1))]),
     ("2 wrong: server: it is on the same server as d1", [found(1), found(2, machine="machine 1")]),
     ("2 wrong: clock: its clock is 0.60 s ahead of this machine's: let NTP", [found(1), found(2, now=1000.65)]),
     ("1 wrong: clock: its clock is 0.65 s behind this machine's: let NTP", [found(1, now=999.4), found(2)]),
@@ -115,9 +113,6 @@ def test_marks_that_lack_are_a_fault_only_if_ticket_servers_run_that_should_have
     assert line.startswith("2 wrong: marks: it lacks the newest high-water marks")
     marked_meanwhile = found(1, marks={**MARKS, "photos/1": Note(2000, 1500, "t")})
     assert said(case(*both(), later=(marked_meanwhile, found(2)))) == []
-
-
-# --- the report -------------------------------------------------------------------------------------------------------
 
 
 def test_only_what_is_wrong_changes_the_exit_status_and_marks_that_differ_are_looked_at_once_more(

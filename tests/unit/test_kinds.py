@@ -162,8 +162,6 @@ def test_simpleflake_repeats_no_number_within_a_millisecond_and_ends_with_the_la
         take(1)
 
 
-# --- published ids and packages ---------------------------------------------------------------------------------------
-
 EXAMPLES: list[tuple[str, str, str | None, dict[str, Any]]] = [
     # the article's: shard 31341 % 2000, counter 5001 % 1024, 1,387,263,000 ms
     ("instagram", "11637205501278089", "2011-09-09T22:28:04.721Z", {"shard": 1341, "counter": 905}),

@@ -64,12 +64,13 @@ class Scene:
         """The first tick of a moment."""
         return self.pace.kind.tick_at(self.pace.parameters, ms)
 
-    async def later(self, lane: Lane) -> Asked:
-        """Ask a lane that has to wait for its clock."""
-        asked = Asked(lane)
-        await asyncio.sleep(0.03)
-        assert not asked.answer.done()
-        return asked
+
+async def waits(source: Any) -> asyncio.Future[Any]:
+    """Ask a lane or a source for an id that cannot be had now; return the answer."""
+    asked = Asked(source)
+    await asyncio.sleep(0.02)
+    assert not asked.answer.done()
+    return asked.answer
 
 
 @pytest.fixture
@@ -121,9 +122,9 @@ async def test_a_table_that_is_emptied_repeats_no_tick_of_another_server() -> No
     scene.time.pass_by(1)
     taken += [await take(second) for _ in range(3)]
     scene.bench.servers[0].truncate("photos")
-    asked = await scene.later(first)  # it has drawn, and found the table empty
+    waiting = await waits(first)  # it has drawn, and found the table empty
     scene.time.pass_by(2_000)  # the marks are a second ahead
-    taken += [await asked.answer, await take(second), await take(first)]
+    taken += [await waiting, await take(second), await take(first)]
     assert len(set(taken)) == len(taken)
 
 
@@ -148,9 +149,9 @@ async def test_a_counter_that_is_far_ahead_is_left_to_other_databases_and_one_sl
     with pytest.raises(SequenceError, match=r"2\.0 s ahead of the clocks"):
         await take(lane)
     scene.time.pass_by(1_000)
-    asked = await scene.later(lane)
+    waiting = await waits(lane)
     scene.time.pass_by(600)
-    assert await asked.answer > ahead
+    assert await waiting > ahead
 
 
 async def test_a_clock_that_is_ahead_draws_nothing_and_one_that_is_behind_goes_on_from_the_counter(
@@ -211,14 +212,6 @@ class Sources:
     def source(self, kind: str = "snowflake", **parameters: int) -> MemorySource:
         """The source of a sequence of this kind. parameters: in place of the defaults."""
         return self.memory.source("ids", Definition(kind, KINDS[kind].complete(parameters, NOW)))
-
-
-async def waits(source: MemorySource) -> asyncio.Future[Any]:
-    """Ask for an id that cannot be had now; return the answer."""
-    asked = Asked(source)
-    await asyncio.sleep(0.02)
-    assert not asked.answer.done()
-    return asked.answer
 
 
 def said(made: object) -> tuple[int, int]:

@@ -31,15 +31,11 @@ SAID = {
         *("db.example:3307", "us@er", SECRET, "tick ets", TLS(ca="/a b.pem"), "VERIFY_IDENTITY", False),
     ),
     "mysql://u@[::1]/d": ("[::1]:3306", "u", "given", "d", TLS(False, False), "PREFERRED", False),
-    f"postgresql://u:{ESCAPED}@db1:6432/d?application_name=x&sslmode=disable": (
-        *("db1:6432", "u", SECRET, "d", None, "disable", "x"),
-    ),
+    "postgresql://u:s3@db1:6/d?application_name=x&sslmode=disable": ("db1:6", "u", "s3", "d", None, "disable", "x"),
     "postgres://u@[::1]/d": ("[::1]:5432", "u", "given", "d", TLS(False, False), "prefer", "ticketd"),
     "redis://h/3": ("h:6379", "default", "given", "3", None, None, None),
     f"rediss://u:{ESCAPED}@[::1]:7/0?ssl_ca_certs=/ca": ("[::1]:7", "u", SECRET, "0", TLS(ca="/ca"), None, None),
-    "redis+sentinel://u:own@s1/main/2?sentinel_password=s3cret": (
-        *("s1:26379", "u", "own", "2", None, "main", "s3cret"),
-    ),
+    "redis+sentinel://u:own@s1/g/2?sentinel_password=s3cret": ("s1:26379", "u", "own", "2", None, "g", "s3cret"),
 }
 """URLs, and the name, the user, the password and the database that they say, and what is after these in an address."""
 
