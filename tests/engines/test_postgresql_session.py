@@ -1,7 +1,6 @@
 """What is particular to PostgreSQL as a ticket database: its locks, its tables, its settings and accounts."""
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,9 @@ from app import errors
 from app.databases import engines
 from app.databases.postgresql import findings
 from app.databases.postgresql.session import PostgreSQLSession
-from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Session, Want, Write
+from app.databases.session import Counter, Drawn, Mark, Note, Session, Want
 from app.errors import DatabaseFailed, DatabaseRefused
-from tests.engines.bench import Bench, record
+from tests.engines.bench import Bench
 
 SEQUENCES = "ticket_sequences"
 
@@ -33,38 +32,6 @@ async def drawn(session: Session, *wanted: Want) -> list[Any]:
     """The first id of each draw, or the class of the error."""
     results = await session.draw(wanted)
     return [each.first if isinstance(each, Drawn) else type(each) for each in results]
-
-
-# --- marks, writes, and changes of the record -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("by", ["mark", "write"])
-@pytest.mark.parametrize(
-    ("before", "meanwhile"),
-    [
-        ("UPDATE _ticket_ring SET stamp = '2.word'", "SELECT 1"),
-        ("UPDATE _ticket_ring SET ring_offset = 2", "UPDATE _ticket_notes SET tenure = NULL WHERE name = 'a'"),
-        ("DELETE FROM _ticket_notes", "SELECT 1"),
-    ],
-)
-async def test_what_waited_is_judged_by_the_newest_rows(bench: Bench, by: str, before: str, meanwhile: str) -> None:
-    """The default isolation level of the database is another one, which a session has to change."""
-    bench.run(f"ALTER DATABASE {bench.address.database} SET default_transaction_isolation = 'serializable'")
-    session, old, new = await bench.open(None), Note(1, tenure="t"), Note(9, tenure="t")
-    await record(session, "1.word")
-    assert await session.write([Write(Book.MARKS, "a", None, old)], None) == [True]
-    call: Coroutine[Any, Any, list[Any]]
-    if by == "mark":
-        call = session.mark([Mark("a", "t", 9, 0, False)], "1.word")
-    else:
-        call = session.write([Write(Book.MARKS, "a", old, new)], "1.word")
-    with bench.transaction(before) as change:
-        raising = asyncio.create_task(call)
-        await wait_for_lock(bench)
-        bench.run(meanwhile)
-        change.execute("COMMIT")
-        assert await raising in ([False], [Marked.RING], [Marked.TENURE])
-    assert all(note.high == 1 for note in (await session.read(Book.MARKS, ["a"])).values())
 
 
 # --- rows of ticket_sequences -----------------------------------------------------------------------------------------
@@ -139,10 +106,12 @@ async def test_tables_of_another_shape_are_refused_and_not_altered(bench: Bench,
 async def test_settings_of_the_user_do_not_reach_the_session(bench: Bench) -> None:
     alter = f"ALTER DATABASE {bench.address.database} SET"
     bench.run(f"{alter} synchronous_commit = off")
+    bench.run(f"{alter} default_transaction_isolation = 'serializable'")
     bench.run(f"{alter} search_path = b, public")
     session = await bench.open()
     assert isinstance(session, PostgreSQLSession)
     assert await session.ask("SHOW synchronous_commit") == [("on",)]
+    assert await session.ask("SHOW transaction_isolation") == [("read committed",)]
     bench.run("CREATE SCHEMA b")
     await session.make("photos", 64, 0)
     assert bench.run("SELECT sequence FROM public.ticket_sequences") == [("photos",)]
