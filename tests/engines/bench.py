@@ -187,6 +187,12 @@ class Bench:
         return self.transaction(self.statements[what].format(name)) if self.has_locks else nullcontext()
 
 
+def connector(url: str) -> Connect:
+    """Return what opens sessions at this URL."""
+    connect: Connect = import_module(f"app.databases.{SCHEMES[url.partition(':')[0]]}.session").connect
+    return connect
+
+
 def server_bench(server: DatabaseServer, database: str) -> Bench:
     """Return a database in a server."""
     url = server.url(database)
@@ -199,10 +205,9 @@ def server_bench(server: DatabaseServer, database: str) -> Bench:
             cursor.execute(statement)
             yield cursor
 
-    connect: Connect = import_module(f"app.databases.{package}.session").connect
     run = partial(server.execute, database=database)
     tick = 1.1 if package == "mysql" else 0.0  # MySQL keeps the second in which a table was made
-    return Bench(connect, parse_list(url, None)[0], STATEMENTS[package], run, transaction, tick)
+    return Bench(connector(url), parse_list(url, None)[0], STATEMENTS[package], run, transaction, tick)
 
 
 async def sqlite_bench(folder: Path) -> Bench:

@@ -7,7 +7,7 @@ import shutil
 import socket
 import struct
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -192,50 +192,6 @@ async def test_what_a_server_is_shows(own_server: OwnServer) -> None:
     assert promoted.machine != facts.machine
     assert promoted.births == facts.births
     await lonely.close()
-
-
-# --- servers that lie ------------------------------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def answering(*pieces: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """The port of a server that answers every client with this, and what the clients have said then, at the end."""
-    heard, serving = list[bytes](), list[asyncio.Task[None] | None]()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving.append(asyncio.current_task())
-        with contextlib.suppress(ConnectionError):
-            await reader.read(1000)
-            for piece in pieces:
-                writer.write(piece)
-                await asyncio.sleep(0.01)
-            if pieces:
-                heard.append(await reader.read(1000))
-        writer.close()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield server.sockets[0].getsockname()[1], heard
-        await asyncio.sleep(0)  # lets the connections close
-        await asyncio.gather(*filter(None, serving))
-
-
-async def test_a_stranger_that_asks_for_the_password_in_pieces_does_not_get_it() -> None:
-    async with answering(b"N\0\0\0\x05\0R\0\0", b"\0\x08\0\0", b"\0\x03") as (port, heard):
-        with pytest.raises(DatabaseRefused, match="in clear text"):
-            await connect(parse(f"postgresql://u:{SECRET}@127.0.0.1:{port}/d?sslmode=disable"), None, 5.0)
-    assert heard in ([b""], [])  # closed, or reset
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [b"R\0\0\0\x08\0\0\0\0D\xff\xff\xff\xf0", b"R\x80\0\0\0", b"E\x7f\xff\xff\xff", b"HTTP/1.1 400 Bad\r\n\r\n", b""],
-)
-async def test_an_answer_that_is_none_is_a_failure_at_once(answer: bytes) -> None:
-    async with answering(*([answer] if answer else [])) as (port, _):
-        for mode in ("disable", "prefer", "require"):
-            with pytest.raises(DatabaseFailed):
-                async with asyncio.timeout(30):
-                    await connect(parse(f"postgresql://u@127.0.0.1:{port}/d?sslmode={mode}"), None, 5.0)
 
 
 @pytest.mark.parametrize("mode", ["disable", "prefer", "require"])
