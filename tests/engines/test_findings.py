@@ -10,6 +10,7 @@ import pytest
 
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database, parse_list
+from app.databases.mysql.session import connect as mysql_connect
 from app.databases.postgresql.session import connect
 from app.databases.postgresql.url import parse
 from app.databases.session import Note, Residue
@@ -120,18 +121,18 @@ def test_what_is_wrong_with_a_mysql_server(engine: Engine, own_server: OwnServer
 
 
 @MYSQL
-async def test_a_look_refuses_a_server_that_was_restarted_with_another_offset(
-    engine: Engine, own_server: OwnServer
+async def test_a_server_with_another_offset_is_refused_by_a_connection_and_by_a_look(
+    engine: Engine, fresh_database: FreshDatabase
 ) -> None:
-    server = own_server(engine, offset=1, increment=2)
-    (address,) = parse_list(server.create_database("tickets"), None)
+    (address,) = parse_list(fresh_database(engine, offset=1, increment=2), None)
     database = open_database(address, 20.0)
     try:
         await database.look("test:1", Note())
         await database.look("test:1", Note(), Residue(1, 2))
-        with pytest.raises(DatabaseRefused, match="has auto_increment_offset=1, expected 2"):
-            await database.look("test:1", Note(), Residue(2, 2))
-        await database.look("test:1", Note(), Residue(2, 3))  # each session sets its own increment
+        await database.look("test:1", Note(), Residue(1, 3))  # each session sets its own increment
+        for refused in (database.look("test:1", Note(), Residue(2, 2)), mysql_connect(address, Residue(2, 2), 20.0)):
+            with pytest.raises(DatabaseRefused, match="has auto_increment_offset=1, expected 2"):
+                await refused
     finally:
         await database.close()
 
@@ -183,12 +184,14 @@ def test_what_is_wrong_with_a_postgresql_server(own_server: OwnServer, doctor: D
     assert (status, len(wrong(lines))) == (1, len(faults))
 
 
-def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, doctor: Doctor) -> None:
-    server = own_server("postgresql")
-    url = server.create_database("d")
+def test_the_account_of_the_postgresql_script_is_enough(
+    shared_servers: SharedServers, fresh_database: FreshDatabase, doctor: Doctor
+) -> None:
+    server, url = shared_servers.server("postgresql"), fresh_database("postgresql")
+    database = url.rpartition("/")[2]
     own = url.replace("postgres@", "clerk@")
     server.execute("CREATE ROLE clerk LOGIN")
-    server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "d")
+    server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database)
     assert "its user may not make the tables _ticket_notes, _ticket_ring" in "\n".join(doctor(own)[1])
     with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
         asyncio.run(connect(parse(own), None, 20.0))
@@ -201,7 +204,7 @@ def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, d
     assert (status, wrong(lines)) == (0, [])
     assert [line.endswith("GRANT pg_read_all_stats TO clerk") for line in lines if line.startswith("unknown")] == [True]
     for privilege in ("DELETE", "SELECT"):
-        server.execute(f"REVOKE {privilege} ON _ticket_notes FROM clerk", "d")
+        server.execute(f"REVOKE {privilege} ON _ticket_notes FROM clerk", database)
         grant = f"GRANT {privilege} ON _ticket_notes TO clerk"
         assert f"privileges: its user lacks {privilege} on _ticket_notes: {grant}" in wrong(doctor(own)[1])
     with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):

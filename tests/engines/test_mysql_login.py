@@ -12,9 +12,9 @@ from app.databases.mysql.session import connect
 from app.databases.mysql.url import parse
 from app.databases.session import Drawn, Want
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceUnusable
-from tests.engines.bench import BOTH, EVEN, ODD, Bench, counter
+from tests.engines.bench import BOTH, ODD, Bench, counter
 from tests.servers import Engine, engines
-from tests.servers_shared import FreshDatabase, OwnServer
+from tests.servers_shared import FreshDatabase, SharedServers
 
 MYSQL = pytest.mark.parametrize("engine", engines("mysql"))
 
@@ -29,9 +29,11 @@ async def error_of(url: str) -> str:
 
 
 @MYSQL
-async def test_a_password_goes_to_nobody_who_is_not_trusted(own_server: OwnServer, engine: Engine) -> None:
-    server = own_server(engine)
-    database = server.create_database("tickets").rpartition("/")[2]
+async def test_a_password_goes_to_nobody_who_is_not_trusted(
+    shared_servers: SharedServers, fresh_database: FreshDatabase, engine: Engine
+) -> None:
+    server = shared_servers.server(engine)
+    database = fresh_database(engine).rpartition("/")[2]
     server.execute("CREATE USER app@'127.0.0.1' IDENTIFIED BY 'pässword'")
     server.execute(f"GRANT ALL ON {database}.* TO app@'127.0.0.1'")
     url = f"mysql://app:p%C3%A4ssword@127.0.0.1:{server.port}/{database}"
@@ -45,10 +47,10 @@ async def test_a_password_goes_to_nobody_who_is_not_trusted(own_server: OwnServe
 
 @MYSQL
 async def test_the_files_of_tls_are_read_anew_by_each_connection(
-    own_server: OwnServer, engine: Engine, tmp_path: Path
+    shared_servers: SharedServers, fresh_database: FreshDatabase, engine: Engine, tmp_path: Path
 ) -> None:
-    server, authority = own_server(engine), tmp_path / "ca.pem"
-    url = f"{server.create_database('tickets')}?ssl-ca={authority}"
+    server, authority = shared_servers.server(engine), tmp_path / "ca.pem"
+    url = f"{fresh_database(engine)}?ssl-ca={authority}"
     for file in (None, "client-cert.pem", "ca.pem"):
         if file is not None:
             shutil.copy(server.data_dir / file, authority)
@@ -81,14 +83,6 @@ async def test_a_user_who_may_only_draw_needs_tables_that_are_there(bench: Bench
     assert isinstance((await session.draw([Want("photos", 100, 50)]))[0], Drawn)
     with pytest.raises(SequenceUnusable, match="GRANT CREATE"):
         await session.make("groups", 64, 0)
-
-
-@pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
-async def test_a_server_with_another_offset_is_refused(fresh_database: FreshDatabase, engine: Engine) -> None:
-    url = fresh_database(engine, offset=2, increment=2)
-    assert re.match("DatabaseRefused: has auto_increment_offset=2, expected 1", await error_of(url))
-    for residue in (EVEN, None):
-        (await connect(parse(url), residue, 10)).abort()
 
 
 @BOTH

@@ -7,7 +7,7 @@ import pytest
 from app.databases.mysql.login import Result
 from app.databases.mysql.tables import _give_words
 from app.databases.session import Book, Mark, Marked, Note, Want, Write
-from app.errors import DatabaseFailed, DatabaseRefused, SequenceUnusable
+from app.errors import DatabaseFailed, SequenceUnusable
 from tests.engines.bench import BOTH, ODD, Bench, counter, line_of, record
 from tests.servers_processes import DEADLINE
 
@@ -120,20 +120,3 @@ async def test_what_a_column_cannot_keep_exactly_is_not_written(bench: Bench) ->
         with pytest.raises(DatabaseFailed, match=r"cannot keep|protocol"):
             await session.write([Write(Book.MARKS, name, None, note)], None)
     assert await session.page(Book.MARKS, "", 10) == []
-
-
-@pytest.mark.parametrize("change", ["COMMENT = 'layout 2'", "ENGINE = MyISAM"])
-async def test_own_tables_of_another_layout_or_engine_are_refused(bench: Bench, change: str) -> None:
-    await bench.open(ODD)
-    bench.run(f"ALTER TABLE _ticket_notes {change}")
-    with pytest.raises(DatabaseRefused, match="_ticket_notes"):
-        await bench.open(ODD)
-
-
-@pytest.mark.parametrize("table", ["_kinds", "_definitions"])
-async def test_kinds_of_releases_before_are_never_taken_for_plain_tickets(bench: Bench, table: str) -> None:
-    bench.run(f"CREATE TABLE {table} (sequence VARCHAR(64), kind VARCHAR(32), decided INT NOT NULL DEFAULT 1)")
-    await bench.open(ODD)
-    bench.run(f"INSERT INTO {table} (sequence, kind) VALUES ('likes', 'instagram')")
-    with pytest.raises(DatabaseRefused, match="make them again"):
-        await bench.open(ODD)

@@ -17,7 +17,6 @@ from app.databases.postgresql import driver
 from app.databases.postgresql.session import connect
 from app.databases.postgresql.sql import settings
 from app.databases.postgresql.url import parse
-from app.databases.session import Note
 from app.errors import DatabaseFailed, DatabaseRefused
 from tests.engines.bench import certificate, server_bench
 from tests.servers import DatabaseServer
@@ -163,28 +162,13 @@ async def test_a_pooler_is_refused_by_name(shared_servers: SharedServers) -> Non
             await connect(parse(f"postgresql://postgres@127.0.0.1:{port}/postgres"), None, 5.0)
 
 
-async def test_what_a_server_is_shows(own_server: OwnServer) -> None:
-    """Weak durability, read-only, a standby, and one that was promoted."""
+async def test_a_standby_is_refused_and_a_promoted_one_is_another_machine(own_server: OwnServer) -> None:
     server = own_server("postgresql")
     lonely = server_bench(server, "postgres")
-
-    def restart(*options: str) -> None:
-        server.stop()
-        server.options += options
-        server.start()
-
     facts = (await lonely.open()).facts
-    lonely.run("ALTER TABLE ticket_sequences SET UNLOGGED")
-    restart("-c", "fsync=off", "-c", "full_page_writes=off")
-    look = await (await lonely.open()).look("one:8000", Note())
-    words = " ".join(look.facts.warnings)
-    assert all(each in words for each in ("fsync is off", "full_page_writes is off", "ticket_sequences is UNLOGGED"))
-    restart("-c", "default_transaction_read_only=on")
-    session = await lonely.open()
-    with pytest.raises(DatabaseFailed, match="read-only"):
-        await session.look("one:8000", Note())
+    server.stop()
     (server.data_dir / "standby.signal").touch()
-    restart("-c", "default_transaction_read_only=off")
+    server.start()
     with pytest.raises(DatabaseFailed, match="is a standby"):
         await lonely.open()
     lonely.run("SELECT pg_promote()")
