@@ -20,14 +20,6 @@ SEQUENCES = "ticket_sequences"
 pytestmark = pytest.mark.parametrize("bench", ["postgresql"], indirect=True)
 
 
-async def wait_for_lock(bench: Bench) -> None:
-    """Return when a statement waits for a lock."""
-    query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(30):
-        while not await asyncio.to_thread(bench.run, query):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def drawn(session: Session, *wanted: Want) -> list[Any]:
     """The first id of each draw, or the class of the error."""
     results = await session.draw(wanted)
@@ -61,18 +53,6 @@ async def test_rows_that_are_odd_are_unusable_and_concern_no_other(bench: Bench)
     assert "has no column birth" in new.warnings[0]
     bench.run(f"VACUUM FULL {SEQUENCES}")
     assert (await session.sequences(["new"]))["new"] != new  # which has another birth
-
-
-async def test_a_locked_row_is_waited_for_and_then_drawn_from(bench: Bench) -> None:
-    session = await bench.with_photos()
-    with bench.transaction(f"UPDATE {SEQUENCES} SET id = 100") as other:
-        drawing = asyncio.create_task(drawn(session, Want("photos", 1)))
-        await wait_for_lock(bench)
-        other.execute("COMMIT")
-        assert await drawing == [101]
-    with bench.transaction(f"SELECT FROM {SEQUENCES} FOR UPDATE"):
-        hasty = await bench.open(seconds=0.3)
-        assert isinstance((await hasty.raise_above({"photos": 5}))["photos"], errors.SequenceBusy)
 
 
 # --- tables, settings and accounts ------------------------------------------------------------------------------------

@@ -27,9 +27,10 @@ async def log_in(url: str, *says: bytes | None, seconds: float = 30) -> tuple[Ba
 
     Returns the error, and what the server has heard after that until the client closed the connection.
     """
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    heard, serving = list[bytes](), list[asyncio.Task[None] | None]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
         last = b""
         try:
             for each in says:
@@ -41,8 +42,7 @@ async def log_in(url: str, *says: bytes | None, seconds: float = 30) -> tuple[Ba
             last = await reader.read()
         except ConnectionError:  # the client reset the connection
             pass
-        if not heard.done():
-            heard.set_result(last)
+        heard.append(last)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -50,11 +50,12 @@ async def log_in(url: str, *says: bytes | None, seconds: float = 30) -> tuple[Ba
     with pytest.raises((DatabaseError, TimeoutError)) as caught:
         async with asyncio.timeout(seconds):
             await connector(url)(parse_list(url, None)[0], ODD, 5.0)
-    async with asyncio.timeout(30):
-        await heard
     server.close()
-    await asyncio.sleep(0)  # lets the connections close
-    return caught.value, heard.result()
+    await asyncio.sleep(0)  # lets the connections open
+    async with asyncio.timeout(30):
+        await asyncio.gather(*filter(None, serving))
+    await asyncio.sleep(0)  # lets them close
+    return caught.value, b"".join(heard)
 
 
 @pytest.mark.parametrize(("url", "says"), NONSENSE)
@@ -62,7 +63,7 @@ async def test_an_answer_that_is_none_is_a_failure_at_once(url: str, says: list[
     assert isinstance((await log_in(url, *says))[0], DatabaseFailed)
 
 
-@pytest.mark.parametrize("url", [MYSQL, *POSTGRESQL, "redis://127.0.0.1:{}/0"])
+@pytest.mark.parametrize("url", [MYSQL, POSTGRESQL[1], "redis://127.0.0.1:{}/0"])
 async def test_a_connection_that_is_given_up_is_closed(url: str) -> None:
     assert isinstance((await log_in(url, seconds=0.3))[0], TimeoutError)
 
