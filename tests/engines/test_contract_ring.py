@@ -143,7 +143,6 @@ async def test_own_tables_made_anew_have_another_birth(bench: Bench) -> None:
         births |= {(await session.look("one:8000", Note())).facts.births, (await bench.open(ODD)).facts.births}
         assert len(births) == 2
         assert (await session.read_ring()).body == body
-    await asyncio.sleep(bench.tick)
     bench.do("forget")
     if not isinstance(session, FakeSession):
         with pytest.raises(DatabaseFailed):
