@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.databases.session import Book, Drawn, Note, Residue, Want, Write
+from app.databases.session import Book, Note, Write
 from app.databases.sqlite.folder import Folder, lock_folder
 from app.databases.sqlite.session import FIRST_SEQUENCES, SQLiteSession, connect
 from app.errors import DatabaseFailed, DatabaseRefused
-
-ODD = Residue(1, 2)
+from tests.engines import bench
 
 
 @pytest.fixture
@@ -24,13 +23,11 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 async def opened(folder: Folder, number: int = 0, seconds: float = 5.0) -> SQLiteSession:
-    return await connect(folder.addresses[number], ODD, seconds)
+    return await connect(folder.addresses[number], bench.ODD, seconds)
 
 
-async def draw(session: SQLiteSession, count: int = 1) -> int:
-    (drawn,) = await session.draw([Want("photos", count)])
-    assert isinstance(drawn, Drawn)
-    return drawn.first
+async def draw(session: SQLiteSession) -> int:
+    return (await bench.draw(session))[0]
 
 
 def execute(path: Path, script: str) -> None:
