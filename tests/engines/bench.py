@@ -104,19 +104,25 @@ async def record(session: Session, stamp: str) -> RingRow:
 
 async def draw(session: Session, name: str = "photos", count: int = 1, above: int = 0, last: int = 0) -> list[int]:
     """Draw from one sequence, check what holds for every draw, and return the ids."""
-    (drawn,) = await session.draw([Want(name, count, above, last)])
-    return ids(drawn, session, count, above)
+    (result,) = await session.draw([Want(name, count, above, last)])
+    return ids(result, session, count, above)
 
 
-def ids(drawn: Drawn | DatabaseError, session: Session, count: int = 1, above: int = 0) -> list[int]:
+async def drawn(session: Session, *wanted: Want) -> list[Any]:
+    """Return the first id of each draw, or the class of the error."""
+    results = await session.draw(wanted)
+    return [each.first if isinstance(each, Drawn) else type(each) for each in results]
+
+
+def ids(result: Drawn | DatabaseError, session: Session, count: int = 1, above: int = 0) -> list[int]:
     """Check what a session drew, and return the ids."""
-    assert isinstance(drawn, Drawn), drawn
+    assert isinstance(result, Drawn), result
     assert session.residue is not None
-    assert drawn.count >= count
-    assert drawn.first > above
-    assert session.residue.has(drawn.first)
+    assert result.count >= count
+    assert result.first > above
+    assert session.residue.has(result.first)
     step = session.residue.increment
-    return list(range(drawn.first, drawn.first + drawn.count * step, step))
+    return list(range(result.first, result.first + result.count * step, step))
 
 
 async def counter(session: Session, name: str = "photos") -> Counter:

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -10,20 +9,14 @@ from app import errors
 from app.databases import engines
 from app.databases.postgresql import findings
 from app.databases.postgresql.session import PostgreSQLSession
-from app.databases.session import Counter, Drawn, Note, Session, Want
+from app.databases.session import Counter, Note, Want
 from app.errors import DatabaseFailed, DatabaseRefused
-from tests.engines.bench import Bench
+from tests.engines.bench import Bench, drawn
 
 SEQUENCES = "ticket_sequences"
 
 
 pytestmark = pytest.mark.parametrize("bench", ["postgresql"], indirect=True)
-
-
-async def drawn(session: Session, *wanted: Want) -> list[Any]:
-    """The first id of each draw, or the class of the error."""
-    results = await session.draw(wanted)
-    return [each.first if isinstance(each, Drawn) else type(each) for each in results]
 
 
 # --- rows of ticket_sequences -----------------------------------------------------------------------------------------
