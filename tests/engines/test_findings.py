@@ -65,11 +65,7 @@ def held(server: DatabaseServer, url: str) -> list[object]:
     """Everything that a database holds."""
     name = url.rpartition("/")[2]
     if server.engine == "redis":
-        keys = sorted(server.execute("KEYS *", name)[0][0])
-        return [
-            (key, server.execute(f"OBJECT ENCODING {key}", name), server.execute(f"DEBUG DIGEST-VALUE {key}", name))
-            for key in keys
-        ]
+        return [sorted(server.execute("KEYS *", name)[0][0]), server.execute("DEBUG DIGEST", name)]
     schema = "public" if server.engine == "postgresql" else name
     tables = server.execute(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'", name)
     return [(table, sorted(map(str, server.execute(f"SELECT * FROM {table}", name)))) for (table,) in sorted(tables)]

@@ -68,13 +68,7 @@ async def test_a_connection_that_is_given_up_is_closed(url: str) -> None:
     assert isinstance((await log_in(url, seconds=0.3))[0], TimeoutError)
 
 
-@pytest.fixture(params=[False, True], ids=["at first", "after a login by a public key"])
-def loaded(request: pytest.FixtureRequest) -> None:
-    if request.param:
-        load_cryptography()
-
-
-@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["at first", "after a login by a public key"])
 @pytest.mark.parametrize(
     ("asked", "names_plugins"),
     [
@@ -85,8 +79,10 @@ def loaded(request: pytest.FixtureRequest) -> None:
     ],
 )
 async def test_a_stranger_in_place_of_mysql_hears_no_password_in_a_form_that_it_could_use(
-    asked: bytes, names_plugins: bool
+    asked: bytes, names_plugins: bool, is_loaded: bool
 ) -> None:
+    if is_loaded:
+        load_cryptography()
     able = b"\xff\xf7\x21\2\0" + (b"\x08\0" if names_plugins else b"\0\0")
     greeting = b"\x0a9.7.0\0" + bytes(4) + b"saltsalt\0" + able + b"\x15" + bytes(10) + b"saltsaltsalt\0"
     greeting += b"caching_sha2_password\0"
