@@ -66,11 +66,12 @@ async def log_in(server: DatabaseServer, user: str, words: str = "", host: str =
     url = f"postgresql://{user}:{SECRET}@{host}:{server.port}/postgres?application_name=mine{words}"
     session = await connect(parse(url), None, 10.0)
     try:
-        query = "SELECT s.ssl FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE application_name = 'mine'"
-        return bool((await asyncio.to_thread(server.execute, query))[0][0])
+        query = "SELECT ssl, application_name FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)"
+        ((encrypted, name),) = await session.ask(f"{query} WHERE pid = pg_backend_pid()")
+        assert name == "mine"
+        return bool(encrypted)
     finally:
         session.abort()
-        await asyncio.to_thread(wait_until, lambda: not server.execute(query), 30, "the end of the session")
 
 
 async def test_tls_is_used_as_sslmode_says(secure: DatabaseServer, shared_servers: SharedServers) -> None:
