@@ -30,46 +30,59 @@ BOTH = pytest.mark.parametrize("bench", engines("mariadb", "mysql"), indirect=Tr
 """Runs a test on MySQL and on MariaDB."""
 ODD, EVEN = Residue(1, 2), Residue(2, 2)
 FORGET = "DROP TABLE _ticket_notes; DROP TABLE _ticket_ring"
-SQLITE = {
-    "add": "INSERT INTO _sequences VALUES ('{0}', 64, {1}, '{word}')",
-    "drop": "DELETE FROM _sequences WHERE name = '{0}'",
-    "empty": "UPDATE _sequences SET last = 0, created = '{word}' WHERE name = '{0}'",
-    "set_back": "UPDATE _sequences SET last = {1} WHERE name = '{0}'",
-    "forget": FORGET,
-}
-MYSQL = {
-    "add": "CREATE TABLE {0} LIKE {2}; REPLACE INTO {0} (id, stub) VALUES ({1}, 'a')",
-    "drop": "DROP TABLE {0}",
-    "empty": "TRUNCATE TABLE {0}",
-    "remove": "DELETE FROM {0}",
-    "set_back": "DELETE FROM {0}; ALTER TABLE {0} AUTO_INCREMENT = {1}",
-    "lock": "LOCK TABLES {0} WRITE",
-    "lock_row": "SELECT * FROM {0} FOR UPDATE",
-    "forget": FORGET,
-    "read_back": "CREATE TABLE copy LIKE _ticket_ring; INSERT INTO copy SELECT * FROM _ticket_ring;"
-    "DROP TABLE _ticket_ring; RENAME TABLE copy TO _ticket_ring",
-}
-POSTGRESQL = {
-    "add": "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', {1}, 64)",
-    "drop": "DELETE FROM ticket_sequences WHERE sequence = '{0}'",
-    "empty": "TRUNCATE ticket_sequences; INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', 0, 64)",
-    "set_back": "UPDATE ticket_sequences SET id = {1} WHERE sequence = '{0}'",
-    "lock": "SELECT id FROM ticket_sequences WHERE sequence = '{0}' FOR UPDATE",
-    "lock_row": "UPDATE ticket_sequences SET id = id WHERE sequence = '{0}'",
-    "forget": FORGET,
-    "read_back": "CREATE TABLE copy (LIKE _ticket_ring INCLUDING ALL); INSERT INTO copy SELECT * FROM _ticket_ring;"
-    "DROP TABLE _ticket_ring; ALTER TABLE copy RENAME TO _ticket_ring",
-}
-
+READ_BACK = (
+    "INSERT INTO copy SELECT * FROM _ticket_ring; DROP TABLE _ticket_ring; ALTER TABLE copy RENAME TO _ticket_ring"
+)
 _REDIS_BOOKS = " ".join(f"{{{{tickets}}}}:{book} {{{{tickets}}}}:{book}:names" for book in Book)
-REDIS = {
-    "add": "HSETNX {{tickets}}:sequences {0} {1}",
-    "drop": "HDEL {{tickets}}:sequences {0}",
-    "empty": "HSET {{tickets}}:sequences {0} 0",
-    "set_back": "HSET {{tickets}}:sequences {0} {1}",
-    "forget": f"DEL {{{{tickets}}}}:ring {_REDIS_BOOKS}",
+STATEMENTS = {
+    "fake": {
+        "add": "add {0} 64 {1}",
+        "drop": "drop {0}",
+        "empty": "truncate {0}",
+        "set_back": "set_last {0} {1}",
+        "lock": "lock {0}",
+        "lock_row": "lock {0}",
+        "forget": "wipe",
+        "read_back": "read_back",
+    },
+    "sqlite": {
+        "add": "INSERT INTO _sequences VALUES ('{0}', 64, {1}, '{word}')",
+        "drop": "DELETE FROM _sequences WHERE name = '{0}'",
+        "empty": "UPDATE _sequences SET last = 0, created = '{word}' WHERE name = '{0}'",
+        "set_back": "UPDATE _sequences SET last = {1} WHERE name = '{0}'",
+        "forget": FORGET,
+    },
+    "mysql": {
+        "add": "CREATE TABLE {0} (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL DEFAULT '', "
+        "PRIMARY KEY (stub), KEY (id)); REPLACE INTO {0} (id, stub) VALUES ({1}, 'a')",
+        "drop": "DROP TABLE {0}",
+        "empty": "TRUNCATE TABLE {0}",
+        "remove": "DELETE FROM {0}",
+        "set_back": "DELETE FROM {0}; ALTER TABLE {0} AUTO_INCREMENT = {1}",
+        "lock": "LOCK TABLES {0} WRITE",
+        "lock_row": "SELECT * FROM {0} FOR UPDATE",
+        "forget": FORGET,
+        "read_back": f"CREATE TABLE copy LIKE _ticket_ring; {READ_BACK}",
+    },
+    "postgresql": {
+        "add": "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', {1}, 64)",
+        "drop": "DELETE FROM ticket_sequences WHERE sequence = '{0}'",
+        "empty": "TRUNCATE ticket_sequences; INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', 0, 64)",
+        "set_back": "UPDATE ticket_sequences SET id = {1} WHERE sequence = '{0}'",
+        "lock": "SELECT id FROM ticket_sequences WHERE sequence = '{0}' FOR UPDATE",
+        "lock_row": "UPDATE ticket_sequences SET id = id WHERE sequence = '{0}'",
+        "forget": FORGET,
+        "read_back": f"CREATE TABLE copy (LIKE _ticket_ring INCLUDING ALL); {READ_BACK}",
+    },
+    "redis": {
+        "add": "HSETNX {{tickets}}:sequences {0} {1}",
+        "drop": "HDEL {{tickets}}:sequences {0}",
+        "empty": "HSET {{tickets}}:sequences {0} 0",
+        "set_back": "HSET {{tickets}}:sequences {0} {1}",
+        "forget": f"DEL {{{{tickets}}}}:ring {_REDIS_BOOKS}",
+    },
 }
-STATEMENTS = {"mysql": MYSQL, "postgresql": POSTGRESQL, "redis": REDIS}
+"""What an operator does by hand on each engine, see `Bench.do`; {0} is the name of a sequence, {1} a number."""
 
 
 def certificate(folder: Path, name: str) -> Path:
@@ -91,19 +104,25 @@ async def record(session: Session, stamp: str) -> RingRow:
 
 async def draw(session: Session, name: str = "photos", count: int = 1, above: int = 0, last: int = 0) -> list[int]:
     """Draw from one sequence, check what holds for every draw, and return the ids."""
-    (drawn,) = await session.draw([Want(name, count, above, last)])
-    return ids(drawn, session, count, above)
+    (result,) = await session.draw([Want(name, count, above, last)])
+    return ids(result, session, count, above)
 
 
-def ids(drawn: Drawn | DatabaseError, session: Session, count: int = 1, above: int = 0) -> list[int]:
+async def drawn(session: Session, *wanted: Want) -> list[Any]:
+    """Return the first id of each draw, or the class of the error."""
+    results = await session.draw(wanted)
+    return [each.first if isinstance(each, Drawn) else type(each) for each in results]
+
+
+def ids(result: Drawn | DatabaseError, session: Session, count: int = 1, above: int = 0) -> list[int]:
     """Check what a session drew, and return the ids."""
-    assert isinstance(drawn, Drawn), drawn
+    assert isinstance(result, Drawn), result
     assert session.residue is not None
-    assert drawn.count >= count
-    assert drawn.first > above
-    assert session.residue.has(drawn.first)
+    assert result.count >= count
+    assert result.first > above
+    assert session.residue.has(result.first)
     step = session.residue.increment
-    return list(range(drawn.first, drawn.first + drawn.count * step, step))
+    return list(range(result.first, result.first + result.count * step, step))
 
 
 async def counter(session: Session, name: str = "photos") -> Counter:
@@ -123,25 +142,23 @@ def line_of(session: Session) -> Line:
 class Bench:
     """One database.
 
-    tick: seconds after which what is made anew has another birth. lock: locks a sequence as a whole (`lock`) or its
-    row (`lock_row`); None: the operator cannot do that, nor read a dump back. run: runs a statement as the operator.
-    transaction: one of the operator's, which has run a statement and is undone unless the test commits it by the cursor
-    that it gets. do: does one thing as the operator, with the name of a sequence, a number and the name of another
-    sequence, of which it uses what it needs:
-
-    add: make a sequence that stands at the number, after the model of the other one. drop: drop a sequence. empty: make
-    its counter begin again. remove: delete the rows of its table, or its row. set_back: set it back to the number.
-    forget: drop the server's own tables. read_back: make them anew with the same rows, as reading a dump back does.
+    statements: those of `STATEMENTS` for its engine. run: runs a statement as the operator. transaction: one of the
+    operator's, which has run a statement and is undone unless the test commits it by the cursor that it gets. tick:
+    seconds after which own tables that are made anew have another birth.
     """
 
     connect: Connect
     address: Address
-    do: Callable[..., None]
-    lock: Callable[[str, str], AbstractContextManager[None]] | None
-    tick: float = 0.0
-    run: Callable[[str], list[tuple[Any, ...]]] = lambda _: []
+    statements: Mapping[str, str]
+    run: Callable[[str], list[tuple[Any, ...]]]
     transaction: Callable[[str], AbstractContextManager[Any]] = nullcontext
+    tick: float = 0.0
     sessions: list[Session] = field(default_factory=list)
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether the operator can lock a sequence, and read a dump back. Else nobody but the ticket server may."""
+        return "lock" in self.statements
 
     async def open(self, residue: Residue | None = ODD, seconds: float = 10.0) -> Session:
         """Open a session, which is closed at the end of the test."""
@@ -160,23 +177,32 @@ class Bench:
             session.abort()
         await asyncio.sleep(0)  # lets the transports close
 
+    def do(self, what: str, name: str = "", number: int = 0) -> None:
+        """Do one thing as the operator.
 
-def by_statements(run: Callable[[str], object], statements: Mapping[str, str]) -> Callable[..., None]:
-    """Return `Bench.do` for an operator who runs statements."""
+        add: make a sequence that stands at the number. drop: drop it. empty: make its counter begin again. remove:
+        delete the rows of its table, or its row. set_back: set it back to the number. forget: drop the server's own
+        tables. read_back: make them anew with the same rows, as reading a dump back does.
+        """
+        kept = self.statements.get(what) or self.statements["drop"]  # a table is a row on most engines
+        for statement in kept.format(name, number, word=new_word()).split(";"):
+            self.run(statement)
 
-    def do(what: str, name: str = "", number: int = 0, model: str = "photos") -> None:
-        kept = statements.get(what) or statements["drop"]  # a table is a row on most engines
-        for statement in kept.format(name, number, model, word=new_word()).split(";"):
-            run(statement)
+    def lock(self, what: str, name: str) -> AbstractContextManager[Any]:
+        """Lock a sequence as a whole (`lock`) or its row (`lock_row`), where the operator can."""
+        return self.transaction(self.statements[what].format(name)) if self.has_locks else nullcontext()
 
-    return do
+
+def connector(url: str) -> Connect:
+    """Return what opens sessions at this URL."""
+    connect: Connect = import_module(f"app.databases.{SCHEMES[url.partition(':')[0]]}.session").connect
+    return connect
 
 
 def server_bench(server: DatabaseServer, database: str) -> Bench:
     """Return a database in a server."""
     url = server.url(database)
     package = SCHEMES[url.partition(":")[0]]
-    statements = STATEMENTS[package]
 
     @contextmanager
     def transaction(statement: str) -> Iterator[Any]:
@@ -185,50 +211,39 @@ def server_bench(server: DatabaseServer, database: str) -> Bench:
             cursor.execute(statement)
             yield cursor
 
-    def lock(what: str, name: str) -> AbstractContextManager[None]:
-        return transaction(statements[what].format(name))
-
-    connect: Connect = import_module(f"app.databases.{package}.session").connect
     run = partial(server.execute, database=database)
-    do, may_lock = by_statements(run, statements), lock if "lock" in statements else None
     tick = 1.1 if package == "mysql" else 0.0  # MySQL keeps the second in which a table was made
-    return Bench(connect, parse_list(url, None)[0], do, may_lock, tick, run, transaction)
+    return Bench(connector(url), parse_list(url, None)[0], STATEMENTS[package], run, transaction, tick)
 
 
 async def sqlite_bench(folder: Path) -> Bench:
     """Return a file of a folder, which stays locked. Only the ticket server may open the file."""
     address = lock_folder(folder).addresses[0]
 
-    def run(statement: str) -> None:
+    def run(statement: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(address.path, isolation_level=None)) as connection:
-            connection.execute(statement)
+            return list(connection.execute(statement))
 
-    bench = Bench(connect_sqlite, address, by_statements(run, SQLITE), None)
+    bench = Bench(connect_sqlite, address, STATEMENTS["sqlite"], run)
     await bench.open()
     run("DELETE FROM _sequences")  # a new file has some
     return bench
 
 
 def fake_bench() -> Bench:
-    """Return a fake."""
+    """Return a fake. A statement is the name of a method of its server, with the arguments."""
     server = FakeServer()
 
-    def do(what: str, name: str = "", number: int = 0, model: str = "photos") -> None:
-        deeds: dict[str, Callable[[], object]] = {
-            "add": lambda: server.add(name, server.data.counters[model].bits, number),
-            "drop": lambda: server.drop(name),
-            "remove": lambda: server.drop(name),
-            "empty": lambda: server.truncate(name),
-            "set_back": lambda: server.set_last(name, number),
-            "forget": server.wipe,
-            "read_back": lambda: server.read_back(server.data.copy()),
-        }
-        deeds[what]()
+    def run(statement: str) -> list[tuple[Any, ...]]:
+        what, *words = statement.split()
+        arguments = [server.data.copy()] if what == "read_back" else [int(w) if w.isdigit() else w for w in words]
+        getattr(server, what)(*arguments)
+        return []
 
     @contextmanager
-    def lock(_what: str, name: str) -> Iterator[None]:
-        server.locked.add(name)
+    def transaction(statement: str) -> Iterator[None]:
+        server.locked.add(statement.removeprefix("lock "))
         yield
         server.locked.clear()
 
-    return Bench(fake_connect(server), Address("fake", 1, "", "d"), do, lock)
+    return Bench(fake_connect(server), Address("fake", 1, "", "d"), STATEMENTS["fake"], run, transaction)

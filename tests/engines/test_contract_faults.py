@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.databases.session import Book, Drawn, Mark, Marked, Note, Session, Want, Write
-from app.errors import DatabaseError, DatabaseFailed, SequenceError
+from app.databases.session import Book, Mark, Marked, Note, Session, Write
+from app.errors import DatabaseError, DatabaseFailed
 from tests.engines.bench import EVEN, ODD, Bench, counter, draw, record, server_bench
 from tests.servers import DatabaseServer, engines
 from tests.servers_shared import SharedServers
@@ -21,23 +21,17 @@ FOREVER = range(1 << 30)
 
 
 @pytest.fixture(scope="module", params=engines())
-def started(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """A server of these tests on each engine in turn."""
     with DatabaseServer(request.param) as server:
         yield server
 
 
 @pytest.fixture
-def server(started: DatabaseServer) -> DatabaseServer:
-    """The same, running, whatever a test before has left."""
-    if not started.running:
-        started.start()
-    return started
-
-
-@pytest.fixture
 async def bench(server: DatabaseServer, shared_servers: SharedServers) -> AsyncIterator[Bench]:
-    """A new database there, with the sequence `photos`."""
+    """A new database there, with the sequence `photos`, whatever a test before has left."""
+    if not server.running:
+        server.start()
     name = shared_servers.new_name()
     server.create_database(name)
     bench = server_bench(server, name)
@@ -50,7 +44,9 @@ async def draw_last(session: Session, count: int = 1) -> int:
     return (await draw(session, "photos", count))[-1]
 
 
-async def test_a_kill_loses_nothing_that_was_answered(bench: Bench, server: DatabaseServer) -> None:
+async def test_a_kill_loses_nothing_that_was_answered_and_an_older_copy_shows(
+    bench: Bench, server: DatabaseServer, tmp_path: Path
+) -> None:
     session = bench.sessions[0]
     before, ring = session.facts, await record(session, "1.word")
     assert await session.write([Write(Book.MARKS, "photos/1", None, Note(tenure="t"))], None) == [True]
@@ -78,6 +74,8 @@ async def test_a_kill_loses_nothing_that_was_answered(bench: Bench, server: Data
         assert [type(each) for each in ended] == [DatabaseFailed] * 3
         with pytest.raises(DatabaseFailed):
             await bench.open()
+        if count == 1:
+            server.copy_data(tmp_path / "copy")
         await asyncio.to_thread(server.start)
         session = await bench.open(ODD)
         assert (await counter(session)).position >= answered["drawn"]
@@ -88,6 +86,14 @@ async def test_a_kill_loses_nothing_that_was_answered(bench: Bench, server: Data
     assert session.facts.births == before.births
     # Redis has no word of its own that outlives a restart
     assert (session.facts.machine == before.machine) == (server.engine != "redis")
+    server.kill()
+    server.restore_data(tmp_path / "copy")
+    await asyncio.sleep(max(0.0, before.started + 4 - time.time()))
+    server.start()
+    session = await bench.open()
+    assert (await counter(session)).position < answered["drawn"]
+    assert session.facts.started > before.started + 2
+    assert await session.read_ring() == ring
 
 
 async def test_abort_ends_a_call_to_a_frozen_server_at_once(bench: Bench, server: DatabaseServer) -> None:
@@ -109,32 +115,6 @@ async def test_abort_ends_a_call_to_a_frozen_server_at_once(bench: Bench, server
     with pytest.raises(DatabaseFailed):
         await draw(session)
     assert await draw_last(await bench.open()) >= 1
-
-
-async def test_a_database_that_comes_back_older_or_empty_shows_it(
-    bench: Bench, server: DatabaseServer, tmp_path: Path
-) -> None:
-    yesterday = await draw_last(bench.sessions[0], 10)
-    server.stop()
-    server.copy_data(tmp_path / "copy")
-    server.start()
-    session = await bench.open()
-    facts, ring, highest = session.facts, await session.read_ring(), await draw_last(session, 1000)
-    server.kill()
-    server.restore_data(tmp_path / "copy")
-    await asyncio.sleep(max(0.0, facts.started + 4 - time.time()))
-    server.start()
-    session = await bench.open()
-    assert yesterday <= (await counter(session)).position < highest
-    assert session.facts.started > facts.started + 2
-    assert await session.read_ring() == ring
-    server.stop()
-    server.wipe()
-    server.start()
-    server.create_database(bench.address.database)
-    session = await bench.open()
-    assert (await session.read_ring()).body != ring.body
-    assert await session.sequences(None) == {}
 
 
 @contextmanager
@@ -162,7 +142,7 @@ async def reopen(bench: Bench, server: DatabaseServer) -> Session:
 
 
 async def test_a_full_disk_is_an_error_and_what_was_answered_stays(bench: Bench, server: DatabaseServer) -> None:
-    server.stop()
+    server.kill()
     with small_disk(server, 64 << 20):
         server.start()
         session, filler, kept = await bench.open(), server.data_dir / "filler", dict[str, Note]()
@@ -184,29 +164,6 @@ async def test_a_full_disk_is_an_error_and_what_was_answered_stays(bench: Bench,
             session = await reopen(bench, server)
             assert await draw_last(session) > len(kept) // 100
             assert await session.read(Book.MARKS, list(kept)) == kept
-
-
-async def test_draws_beside_truncate_and_drop_end_with_an_id_or_an_error(bench: Bench) -> None:
-    stopped = asyncio.Event()
-    await bench.sessions[0].make("model", 64, 0)
-
-    async def draw_on(session: Session) -> int:
-        given = 0
-        while not stopped.is_set():
-            try:
-                (drawn,) = await session.draw([Want("photos", 1 + given % 50)])
-                assert isinstance(drawn, Drawn | SequenceError)
-                given += isinstance(drawn, Drawn)
-            except DatabaseFailed:
-                session = await bench.open(seconds=1)
-        return given
-
-    tasks = [asyncio.create_task(draw_on(await bench.open(seconds=1))) for _ in range(3)]
-    async with asyncio.timeout(LONG):
-        for what in ("empty", "drop", "add") * 5:
-            await asyncio.to_thread(bench.do, what, "photos", 0, "model")
-        stopped.set()
-        assert all(await asyncio.gather(*tasks))
 
 
 async def test_a_read_only_database_and_a_refused_login_are_named_and_no_secret_is(

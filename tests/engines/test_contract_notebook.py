@@ -53,22 +53,9 @@ async def test_a_row_is_replaced_or_deleted_only_where_it_is_exactly_what_was_re
         assert await session.read(MARKS, [name]) == {}
 
 
-async def test_a_write_that_is_refused_does_not_concern_the_others(bench: Bench) -> None:
-    session = await bench.open(None)
-    await put(session, {"a": NOTE, "c": NOTE})
-    await put(session, {"a": Note(3)}, Book.FLOORS)
-    writes = [
-        Write(MARKS, "a", NOTE, Note(1)),
-        Write(MARKS, "b", NOTE, Note(1)),
-        Write(Book.FLOORS, "a", Note(3), None),
-    ]
-    writes += [Write(MARKS, "c", None, Note(1)), Write(MARKS, "d", None, Note(1))]
-    assert await session.write(writes, None) == [True, False, True, False, True]
-    assert await session.read(MARKS, list("abcd")) == {"a": Note(1), "c": NOTE, "d": Note(1)}
-    assert await session.read(Book.FLOORS, ["a"]) == {}
-
-
-async def test_a_write_names_the_number_of_the_ring_or_none(bench: Bench) -> None:
+async def test_a_write_names_the_number_of_the_ring_or_none_and_one_that_is_refused_concerns_no_other(
+    bench: Bench,
+) -> None:
     session = await bench.open(None)
     insert = [Write(MARKS, "a", None, NOTE)]
     assert await session.write(insert, "1.word") == [False]
@@ -77,7 +64,13 @@ async def test_a_write_names_the_number_of_the_ring_or_none(bench: Bench) -> Non
     for stamp in ("", "1.wore", "1.Word", "1.word ", "11.word"):
         assert await session.write([Write(MARKS, "a", NOTE, None), Write(MARKS, "b", None, NOTE)], stamp) == [False] * 2
     assert await session.read(MARKS, ["a", "b"]) == {"a": NOTE}
-    assert await session.write([Write(MARKS, "a", NOTE, Note(1))], "1.word") == [True]
+    await put(session, {"c": NOTE})
+    await put(session, {"a": Note(3)}, Book.FLOORS)
+    writes = [Write(MARKS, name, NOTE, Note(1)) for name in "ab"] + [Write(Book.FLOORS, "a", Note(3), None)]
+    writes += [Write(MARKS, name, None, Note(1)) for name in "cd"]
+    assert await session.write(writes, "1.word") == [True, False, True, False, True]
+    assert await session.read(MARKS, list("abcd")) == {"a": Note(1), "c": NOTE, "d": Note(1)}
+    assert await session.read(Book.FLOORS, ["a"]) == {}
     assert await session.write([Write(MARKS, "a", Note(1), Note(2))], None) == [True]
     assert await session.read_ring() == ring
 

@@ -18,6 +18,7 @@ from app.errors import DatabaseRefused
 from app.service import Service
 from app.settings import Settings, load
 from app.tickets.request import Call
+from tests.engines.bench import connector
 from tests.servers import DatabaseServer, Engine, engines
 from tests.servers_programs import program
 from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
@@ -64,11 +65,7 @@ def held(server: DatabaseServer, url: str) -> list[object]:
     """Everything that a database holds."""
     name = url.rpartition("/")[2]
     if server.engine == "redis":
-        keys = sorted(server.execute("KEYS *", name)[0][0])
-        return [
-            (key, server.execute(f"OBJECT ENCODING {key}", name), server.execute(f"DEBUG DIGEST-VALUE {key}", name))
-            for key in keys
-        ]
+        return [sorted(server.execute("KEYS *", name)[0][0]), server.execute("DEBUG DIGEST", name)]
     schema = "public" if server.engine == "postgresql" else name
     tables = server.execute(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'", name)
     return [(table, sorted(map(str, server.execute(f"SELECT * FROM {table}", name)))) for (table,) in sorted(tables)]
@@ -92,46 +89,61 @@ def test_a_ring_that_is_well_is_left_as_it_is(
         assert (("_ticket_ring" in str(before)) or ("{tickets}:ring" in str(before))) == is_used
 
 
-FAULTS = {
-    "SET GLOBAL sync_binlog = 0": "settings: sync_binlog=0",
-    "CHANGE {} = 'elsewhere'": "replication: it is a replica of elsewhere:3306",
-    "CREATE TABLE old (id BIGINT AUTO_INCREMENT, stub CHAR(1) NOT NULL, PRIMARY KEY (id), UNIQUE KEY (stub)) "
-    "ENGINE=MyISAM": "old: its table is on MyISAM",
-    "CREATE TABLE odd (id CHAR(9), stub CHAR(1) PRIMARY KEY)": "odd: its column id is not AUTO_INCREMENT",
-    "CREATE TABLE ends (id INT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL PRIMARY KEY, KEY (id)) "
-    "AUTO_INCREMENT = 4000000000": "ends: 93 % of its ids",
-    "CREATE TRIGGER sets BEFORE INSERT ON photos FOR EACH ROW SET NEW.id = 7": "photos: it has the trigger sets",
-    "CREATE TABLE _high_water (sequence INT)": "own tables: _high_water are of releases before 1.0",
+WRONG = {
+    "mysql": {
+        "SET GLOBAL sync_binlog = 0": "settings: sync_binlog=0",
+        "CHANGE {} = 'elsewhere'": "replication: it is a replica of elsewhere:3306",
+        "CREATE TABLE old (id BIGINT AUTO_INCREMENT, stub CHAR(1) NOT NULL, PRIMARY KEY (id), UNIQUE KEY (stub)) "
+        "ENGINE=MyISAM": "old: its table is on MyISAM",
+        "CREATE TABLE odd (id CHAR(9), stub CHAR(1) PRIMARY KEY)": "odd: its column id is not AUTO_INCREMENT",
+        "CREATE TABLE ends (id INT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL PRIMARY KEY, KEY (id)) "
+        "AUTO_INCREMENT = 4000000000": "ends: 93 % of its ids",
+        "CREATE TRIGGER sets BEFORE INSERT ON photos FOR EACH ROW SET NEW.id = 7": "photos: it has the trigger sets",
+        "SELECT 1": "auto_increment_increment=3, auto_increment_offset=2, and here belong",
+    },
+    "postgresql": {
+        "CREATE RULE renumber AS ON INSERT TO ticket_sequences DO ALSO NOTHING": "it has the trigger or rule renumber",
+        "ALTER TABLE ticket_sequences SET UNLOGGED": "tables: ticket_sequences is UNLOGGED",
+        "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('odd', 0, 7)": "odd: its id is 0 and its bits are 7",
+        "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('ends', 4000000000, 32)": "ends: 93 % of its ids",
+        "SELECT 1": "settings: fsync is off",
+    },
 }
+NOT_WRONG = ["own tables: _high_water are of releases before 1.0"]
 
 
-@MYSQL
-def test_what_is_wrong_with_a_mysql_server(engine: Engine, own_server: OwnServer, doctor: Doctor) -> None:
-    server = own_server(engine, offset=2, increment=3, options=["--log-bin=binlog"])
+@pytest.mark.parametrize("engine", engines("mariadb", "mysql", "postgresql"))
+def test_what_is_wrong_with_a_server(engine: Engine, own_server: OwnServer, doctor: Doctor) -> None:
+    if engine == "postgresql":
+        notes = [*NOT_WRONG, "synchronous_commit is off for its user"]
+        server = own_server(engine, options=["-c", "fsync=off", "-c", "synchronous_commit=off"])
+    else:
+        notes, server = NOT_WRONG, own_server(engine, offset=2, increment=3, options=["--log-bin=binlog"])
     url = server.create_database("tickets")
     asyncio.run(use(parse_list(url, None)))
+    faults = WRONG["postgresql" if engine == "postgresql" else "mysql"]
     source = "MASTER TO MASTER_HOST" if engine == "mariadb" else "REPLICATION SOURCE TO SOURCE_HOST"
-    for statement in FAULTS:
+    for statement in ("CREATE TABLE _high_water (sequence INT)", *faults):
         server.execute(statement.format(source), "tickets")
     status, lines = doctor(url)
-    expected = [*FAULTS.values(), "auto_increment_increment=3, auto_increment_offset=2, and here belong"]
-    assert [part for part in expected if part not in "\n".join(lines)] == []
-    assert (status, len(wrong(lines))) == (1, len(expected) - 1)  # an old table is no fault
+    assert [part for part in (*faults.values(), *notes) if part not in "\n".join(lines)] == []
+    assert (status, len(wrong(lines))) == (1, len(faults))
 
 
 @MYSQL
-async def test_a_look_refuses_a_server_that_was_restarted_with_another_offset(
-    engine: Engine, own_server: OwnServer
+async def test_a_server_with_another_offset_is_refused_by_a_connection_and_by_a_look(
+    engine: Engine, fresh_database: FreshDatabase
 ) -> None:
-    server = own_server(engine, offset=1, increment=2)
-    (address,) = parse_list(server.create_database("tickets"), None)
+    url = fresh_database(engine, offset=1, increment=2)
+    (address,) = parse_list(url, None)
     database = open_database(address, 20.0)
     try:
         await database.look("test:1", Note())
         await database.look("test:1", Note(), Residue(1, 2))
-        with pytest.raises(DatabaseRefused, match="has auto_increment_offset=1, expected 2"):
-            await database.look("test:1", Note(), Residue(2, 2))
-        await database.look("test:1", Note(), Residue(2, 3))  # each session sets its own increment
+        await database.look("test:1", Note(), Residue(1, 3))  # each session sets its own increment
+        for refused in (database.look("test:1", Note(), Residue(2, 2)), connector(url)(address, Residue(2, 2), 20.0)):
+            with pytest.raises(DatabaseRefused, match="has auto_increment_offset=1, expected 2"):
+                await refused
     finally:
         await database.close()
 
@@ -164,31 +176,14 @@ def test_a_mysql_account_is_told_each_privilege_that_it_lacks(
         server.execute(f"GRANT {privilege} ON tickets.* TO app@'127.0.0.1'")
 
 
-def test_what_is_wrong_with_a_postgresql_server(own_server: OwnServer, doctor: Doctor) -> None:
-    server = own_server("postgresql", options=["-c", "fsync=off", "-c", "synchronous_commit=off"])
-    url = server.create_database("tickets")
-    asyncio.run(use(parse_list(url, None)))
-    faults = {
-        "CREATE RULE renumber AS ON INSERT TO ticket_sequences DO ALSO NOTHING": "it has the trigger or rule renumber",
-        "ALTER TABLE ticket_sequences SET UNLOGGED": "tables: ticket_sequences is UNLOGGED",
-        "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('odd', 0, 7)": "odd: its id is 0 and its bits are 7",
-        "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('ends', 4000000000, 32)": "ends: 93 % of its ids",
-        "SELECT 1": "settings: fsync is off",
-    }
-    for statement in ("CREATE TABLE _high_water (sequence text)", *faults):
-        server.execute(statement, "tickets")
-    status, lines = doctor(url)
-    notes = ["synchronous_commit is off for its user", "own tables: _high_water are of releases before 1.0"]
-    assert [part for part in (*faults.values(), *notes) if part not in "\n".join(lines)] == []
-    assert (status, len(wrong(lines))) == (1, len(faults))
-
-
-def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, doctor: Doctor) -> None:
-    server = own_server("postgresql")
-    url = server.create_database("d")
+def test_the_account_of_the_postgresql_script_is_enough(
+    shared_servers: SharedServers, fresh_database: FreshDatabase, doctor: Doctor
+) -> None:
+    server, url = shared_servers.server("postgresql"), fresh_database("postgresql")
+    database = url.rpartition("/")[2]
     own = url.replace("postgres@", "clerk@")
     server.execute("CREATE ROLE clerk LOGIN")
-    server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "d")
+    server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database)
     assert "its user may not make the tables _ticket_notes, _ticket_ring" in "\n".join(doctor(own)[1])
     with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
         asyncio.run(connect(parse(own), None, 20.0))
@@ -201,7 +196,7 @@ def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, d
     assert (status, wrong(lines)) == (0, [])
     assert [line.endswith("GRANT pg_read_all_stats TO clerk") for line in lines if line.startswith("unknown")] == [True]
     for privilege in ("DELETE", "SELECT"):
-        server.execute(f"REVOKE {privilege} ON _ticket_notes FROM clerk", "d")
+        server.execute(f"REVOKE {privilege} ON _ticket_notes FROM clerk", database)
         grant = f"GRANT {privilege} ON _ticket_notes TO clerk"
         assert f"privileges: its user lacks {privilege} on _ticket_notes: {grant}" in wrong(doctor(own)[1])
     with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):

@@ -1,7 +1,5 @@
 """How a session logs in on MySQL and MariaDB: TLS, passwords, privileges, settings that do not fit."""
 
-import asyncio
-import contextlib
 import re
 import shutil
 from dataclasses import replace
@@ -9,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app.databases.mysql.login import Line, load_cryptography
+from app.databases.mysql.login import Line
 from app.databases.mysql.session import connect
 from app.databases.mysql.url import parse
 from app.databases.session import Drawn, Want
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceUnusable
-from tests.engines.bench import BOTH, EVEN, ODD, Bench, counter
+from tests.engines.bench import BOTH, ODD, Bench, counter
 from tests.servers import Engine, engines
-from tests.servers_shared import FreshDatabase, OwnServer
+from tests.servers_shared import FreshDatabase, SharedServers
 
 MYSQL = pytest.mark.parametrize("engine", engines("mysql"))
 
@@ -31,9 +29,11 @@ async def error_of(url: str) -> str:
 
 
 @MYSQL
-async def test_a_password_goes_to_nobody_who_is_not_trusted(own_server: OwnServer, engine: Engine) -> None:
-    server = own_server(engine)
-    database = server.create_database("tickets").rpartition("/")[2]
+async def test_a_password_goes_to_nobody_who_is_not_trusted(
+    shared_servers: SharedServers, fresh_database: FreshDatabase, engine: Engine
+) -> None:
+    server = shared_servers.server(engine)
+    database = fresh_database(engine).rpartition("/")[2]
     server.execute("CREATE USER app@'127.0.0.1' IDENTIFIED BY 'pässword'")
     server.execute(f"GRANT ALL ON {database}.* TO app@'127.0.0.1'")
     url = f"mysql://app:p%C3%A4ssword@127.0.0.1:{server.port}/{database}"
@@ -47,10 +47,10 @@ async def test_a_password_goes_to_nobody_who_is_not_trusted(own_server: OwnServe
 
 @MYSQL
 async def test_the_files_of_tls_are_read_anew_by_each_connection(
-    own_server: OwnServer, engine: Engine, tmp_path: Path
+    shared_servers: SharedServers, fresh_database: FreshDatabase, engine: Engine, tmp_path: Path
 ) -> None:
-    server, authority = own_server(engine), tmp_path / "ca.pem"
-    url = f"{server.create_database('tickets')}?ssl-ca={authority}"
+    server, authority = shared_servers.server(engine), tmp_path / "ca.pem"
+    url = f"{fresh_database(engine)}?ssl-ca={authority}"
     for file in (None, "client-cert.pem", "ca.pem"):
         if file is not None:
             shutil.copy(server.data_dir / file, authority)
@@ -85,14 +85,6 @@ async def test_a_user_who_may_only_draw_needs_tables_that_are_there(bench: Bench
         await session.make("groups", 64, 0)
 
 
-@pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
-async def test_a_server_with_another_offset_is_refused(fresh_database: FreshDatabase, engine: Engine) -> None:
-    url = fresh_database(engine, offset=2, increment=2)
-    assert re.match("DatabaseRefused: has auto_increment_offset=2, expected 1", await error_of(url))
-    for residue in (EVEN, None):
-        (await connect(parse(url), residue, 10)).abort()
-
-
 @BOTH
 async def test_a_server_is_refused_if_something_before_it_removes_hints(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -100,61 +92,3 @@ async def test_a_server_is_refused_if_something_before_it_removes_hints(
     monkeypatch.setattr(Line, "with_settings", lambda _self, verb, rest, **_settings: f"{verb} {rest}")
     with pytest.raises(DatabaseRefused, match="removes hints"):
         await bench.open()
-
-
-async def talk(*packets: bytes, seconds: float = 5) -> tuple[BaseException, bytes]:
-    """Log in to a server that says this, and return the error, and what the server heard after the last packet."""
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for packet in packets:
-            writer.write(packet)
-            if packet is not packets[-1]:
-                await reader.read(1024)
-        with contextlib.suppress(OSError):
-            heard.set_result(await reader.read())
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address = parse(f"mysql://root:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}/tickets?ssl-mode=DISABLED")
-    with pytest.raises((DatabaseError, TimeoutError)) as caught:
-        async with asyncio.timeout(seconds):
-            await connect(address, ODD, 1)
-    async with asyncio.timeout(5):
-        await heard
-    server.close()
-    return caught.value, heard.result()
-
-
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x05\0\0\0\x0a8.0\0"])
-async def test_a_connection_that_is_given_up_or_answered_with_nonsense_is_closed(said: bytes) -> None:
-    error, _ = await talk(said, seconds=5 if said else 0.3)
-    assert isinstance(error, DatabaseFailed if said else TimeoutError)
-
-
-@pytest.fixture(params=[False, True], ids=["at first", "after a login by a public key"])
-def loaded(request: pytest.FixtureRequest) -> None:
-    if request.param:
-        load_cryptography()
-
-
-@pytest.mark.usefixtures("loaded")
-@pytest.mark.parametrize(
-    ("asked", "names_plugins"),
-    [
-        *((b"\xfe" + asked, True) for asked in (b"", b"saltsalt", b"mysql_old_password\0saltsalt\0")),
-        *((b"\xfe" + asked, True) for asked in (b"mysql_clear_password\0", b"sha256_password\0" + b"salt" * 5)),
-        (b"\1\4", True),  # caching_sha2_password does not know the hash, and wants the password
-        (b"\xfemysql_native_password\0" + b"salt" * 5, False),
-    ],
-)
-async def test_a_hostile_server_hears_no_password_in_a_form_that_it_could_use(
-    asked: bytes, names_plugins: bool
-) -> None:
-    able = b"\xff\xf7\x21\2\0" + (b"\x08\0" if names_plugins else b"\0\0")
-    greeting = b"\x0a9.7.0\0" + bytes(4) + b"saltsalt\0" + able + b"\x15" + bytes(10) + b"saltsaltsalt\0"
-    said = (greeting + b"caching_sha2_password\0", asked)
-    error, heard = await talk(*(bytes([len(each), 0, 0, 2 * number]) + each for number, each in enumerate(said)))
-    assert isinstance(error, DatabaseRefused)
-    assert "asks for the password" in str(error)
-    assert heard == b""

@@ -1,13 +1,14 @@
-"""Which tables are sequences on MySQL and MariaDB, and their births."""
+"""What is particular to the tables of MySQL and MariaDB: which are sequences, their births, and the own tables."""
 
 import asyncio
 
 import pytest
 
+from app.databases.mysql.login import Result
 from app.databases.mysql.tables import _give_words
-from app.databases.session import Counter, Want
-from app.errors import DatabaseFailed, DatabaseRefused, SequenceBusy, SequenceUnusable
-from tests.engines.bench import BOTH, ODD, Bench, counter, line_of
+from app.databases.session import Book, Mark, Marked, Note, Want, Write
+from app.errors import DatabaseFailed, SequenceUnusable
+from tests.engines.bench import BOTH, ODD, Bench, counter, line_of, record
 from tests.servers_processes import DEADLINE
 
 pytestmark = BOTH
@@ -63,30 +64,6 @@ async def test_a_table_that_can_be_drawn_from_is_served(bench: Bench) -> None:
     assert await session.sequences(["of-two", "_mine", "{0}"]) == {}
 
 
-async def test_a_table_whose_position_cannot_be_read_is_nobody_elses_affair(bench: Bench) -> None:
-    session = await bench.open(ODD, seconds=1)
-    for name in ("photos", "groups"):
-        await session.make(name, 64, 0)
-    assert bench.lock is not None
-    with bench.lock("lock", "photos"):
-        found = await session.sequences(["photos", "groups"])
-    assert isinstance(found["photos"], SequenceBusy)
-    assert isinstance(found["groups"], Counter)
-
-
-async def test_the_birth_changes_with_each_truncate_at_once(bench: Bench) -> None:
-    session, other = await bench.with_photos(), await bench.open(None)
-    births: list[str] = []
-    for _ in range(3):
-        found = [await counter(asked) for asked in (session, other, session)]
-        assert {each.position for each in found} == {0}
-        births += {each.birth for each in found}
-        await session.draw([Want("photos", 100)])
-        bench.run("TRUNCATE TABLE photos")
-        assert (await session.sequences(None))["photos"].birth.endswith("none")  # type: ignore[union-attr]
-    assert len(births) == len(set(births)) == 3
-
-
 async def test_a_server_that_stood_still_puts_no_row_back_into_an_emptied_table(bench: Bench) -> None:
     session = await bench.with_photos()
     birth = (await counter(session)).birth
@@ -112,18 +89,34 @@ async def test_a_word_that_another_server_gives_meanwhile_is_found(bench: Bench)
     assert (await reading)["b"].birth.endswith(".theirs")  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("change", ["COMMENT = 'layout 2'", "ENGINE = MyISAM"])
-async def test_own_tables_of_another_layout_or_engine_are_refused(bench: Bench, change: str) -> None:
-    await bench.open(ODD)
-    bench.run(f"ALTER TABLE _ticket_notes {change}")
-    with pytest.raises(DatabaseRefused, match="_ticket_notes"):
-        await bench.open(ODD)
+async def test_a_mark_that_waited_too_long_for_a_lock_is_sent_again_as_a_whole(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, holder = await bench.open(None, 1), line_of(await bench.open(None, 20))
+    line = line_of(session)
+    await record(session, "1.word")
+    await session.write([Write(Book.MARKS, name, None, Note(1, 1, "t")) for name in ("a", "b")], None)
+    send, packets = line.run, list[list[str]]()
+
+    async def watch(packet: list[str]) -> list[Result]:
+        packets.append(packet)
+        if len(packets) == 2:  # it was rolled back
+            await holder.step("COMMIT")
+        return await send(packet)
+
+    monkeypatch.setattr(line, "run", watch)
+    await holder.run(["BEGIN", "SELECT * FROM _ticket_notes WHERE book = 'marks' AND name = 'b' FOR UPDATE"])
+    assert await session.mark([Mark(name, "t", 5, 5, True) for name in "ab"], "1.word") == [Marked.DONE] * 2
+    assert len(packets) == 3
 
 
-@pytest.mark.parametrize("table", ["_kinds", "_definitions"])
-async def test_kinds_of_releases_before_are_never_taken_for_plain_tickets(bench: Bench, table: str) -> None:
-    bench.run(f"CREATE TABLE {table} (sequence VARCHAR(64), kind VARCHAR(32), decided INT NOT NULL DEFAULT 1)")
-    await bench.open(ODD)
-    bench.run(f"INSERT INTO {table} (sequence, kind) VALUES ('likes', 'instagram')")
-    with pytest.raises(DatabaseRefused, match="make them again"):
-        await bench.open(ODD)
+async def test_what_a_column_cannot_keep_exactly_is_not_written(bench: Bench) -> None:
+    session = await bench.open(None)
+    for name, note in (
+        *((name, Note(1, 1, "t")) for name in ("a ", "", "n" * 81, "ä")),
+        *(("a", Note(tenure=tenure)) for tenure in ("t" * 201, "ä")),
+        *(("a", Note(text=text)) for text in ("x" * 4001, "\ud800")),
+    ):
+        with pytest.raises(DatabaseFailed, match=r"cannot keep|protocol"):
+            await session.write([Write(Book.MARKS, name, None, note)], None)
+    assert await session.page(Book.MARKS, "", 10) == []

@@ -3,19 +3,16 @@
 import asyncio
 import contextlib
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.databases.session import Book, Drawn, Note, Residue, Want, Write
+from app.databases.session import Book, Note, Write
 from app.databases.sqlite.folder import Folder, lock_folder
 from app.databases.sqlite.session import FIRST_SEQUENCES, SQLiteSession, connect
 from app.errors import DatabaseFailed, DatabaseRefused
-
-ODD = Residue(1, 2)
+from tests.engines import bench
 
 
 @pytest.fixture
@@ -26,13 +23,11 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 async def opened(folder: Folder, number: int = 0, seconds: float = 5.0) -> SQLiteSession:
-    return await connect(folder.addresses[number], ODD, seconds)
+    return await connect(folder.addresses[number], bench.ODD, seconds)
 
 
-async def draw(session: SQLiteSession, count: int = 1) -> int:
-    (drawn,) = await session.draw([Want("photos", count)])
-    assert isinstance(drawn, Drawn)
-    return drawn.first
+async def draw(session: SQLiteSession) -> int:
+    return (await bench.draw(session))[0]
 
 
 def execute(path: Path, script: str) -> None:
@@ -97,33 +92,6 @@ async def test_a_file_of_an_older_release_goes_on_where_it_was_unless_it_has_kin
     (tmp_path / "even.sqlite3").write_bytes(b"x" * 8192)
     with pytest.raises(DatabaseRefused, match="not a database: restore the file"):
         await opened(folder, 1)
-
-
-CHILD = """
-import asyncio, pathlib, sys
-from tests.engines.test_sqlite import draw, lock_folder, opened
-
-async def main():
-    session = await opened(lock_folder(pathlib.Path(sys.argv[1])))
-    while True:
-        print(await draw(session, 3), flush=True)
-
-asyncio.run(main())
-"""
-
-
-async def test_a_killed_process_leaves_the_folder_and_all_that_was_answered(tmp_path: Path) -> None:
-    with subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, "-c", CHILD, tmp_path], stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        answered = [int(child.stdout.readline()) for _ in range(200)]
-        child.kill()
-        answered += [int(line) for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-    assert answered == list(range(1, 6 * len(answered), 6))
-    folder = lock_folder(tmp_path)
-    assert await draw(await opened(folder)) > answered[-1] + 4
-    folder.close()
 
 
 async def test_a_locked_file_fails_in_time_and_abort_ends_a_call_at_once(tmp_path: Path, folder: Folder) -> None:
