@@ -275,16 +275,3 @@ async def test_the_life_changes_with_every_event_that_may_take_the_data_back(wha
     assert await life_of(server.copy()) != before == await life_of(server)
     getattr(server, what)(*([snapshot] if what in ("restore", "read_back") else []))
     assert await life_of(server) not in (before, "")
-
-
-async def test_the_life_changes_when_the_body_is_taken_in() -> None:
-    server, lives = FakeServer(), list[str]()
-    for body, since in (("other", 1), (server.data.ring.body, 4), (server.data.ring.body, 4)):
-        record = Record("ring", 1 + len(lives), "writer", 2, State.DRAWN, (Body(1, body, since),))
-        lives.append(await life_of(server))
-        server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
-    lives.append(await life_of(server))
-    assert lives[0] == lives[1] != lives[2] == lives[3]
-    server.data.ring = server.data.ring._replace(text='{"bodies": 1}')
-    with pytest.raises(DatabaseRefused, match="ring record is damaged"):
-        await life_of(server)
