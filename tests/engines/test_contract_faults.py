@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.databases.session import Book, Mark, Marked, Note, Session, Write
-from app.errors import DatabaseError, DatabaseFailed
+from app.databases.session import Book, Drawn, Mark, Marked, Note, Session, Want, Write
+from app.errors import DatabaseError, DatabaseFailed, SequenceError
 from tests.engines.bench import EVEN, ODD, Bench, counter, draw, record, server_bench
 from tests.servers import DatabaseServer, engines
 from tests.servers_shared import SharedServers
@@ -164,6 +164,29 @@ async def test_a_full_disk_is_an_error_and_what_was_answered_stays(bench: Bench,
             session = await reopen(bench, server)
             assert await draw_last(session) > len(kept) // 100
             assert await session.read(Book.MARKS, list(kept)) == kept
+
+
+async def test_draws_beside_truncate_and_drop_end_with_an_id_or_an_error(bench: Bench) -> None:
+    stopped = asyncio.Event()
+    await bench.sessions[0].make("model", 64, 0)
+
+    async def draw_on(session: Session) -> int:
+        given = 0
+        while not stopped.is_set():
+            try:
+                (drawn,) = await session.draw([Want("photos", 1 + given % 50)])
+                assert isinstance(drawn, Drawn | SequenceError)
+                given += isinstance(drawn, Drawn)
+            except DatabaseFailed:
+                session = await bench.open(seconds=1)
+        return given
+
+    tasks = [asyncio.create_task(draw_on(await bench.open(seconds=1))) for _ in range(3)]
+    async with asyncio.timeout(LONG):
+        for what in ("empty", "drop", "add") * 5:
+            await asyncio.to_thread(bench.do, what, "photos", 0, "model")
+        stopped.set()
+        assert all(await asyncio.gather(*tasks))
 
 
 async def test_a_read_only_database_and_a_refused_login_are_named_and_no_secret_is(
