@@ -1,10 +1,12 @@
 """The figures of a run: what each round measured, ratios within rounds, and whether to trust them."""
 
+import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.case import Bound, Case
+from bench.case import Bound, Case, Sample
 
 FEWEST_ROUNDS = 5
 """With fewer rounds their spread says nothing."""
@@ -12,8 +14,8 @@ MOST_SPREAD = 0.25
 """How far the middle half of the rounds may lie apart, as a part of the median; so may the calibration."""
 MOST_LOAD = 0.5
 """The load average for each core from which on the machine was busy before the run."""
-MOST_OTHERS = 0.15
-"""The share of the cores that other processes may use during the run."""
+MOST_OTHERS = 0.1
+"""The share of the cores that processes may use meanwhile which the run did not start."""
 
 Key = tuple[str, str]
 """A case and a side, by their names."""
@@ -23,28 +25,23 @@ Key = tuple[str, str]
 class Figures:
     """rounds: by case and side, then by the number of the round. troubles: why a case has no figure."""
 
-    rounds: dict[Key, dict[int, float]] = field(default_factory=dict)
+    rounds: dict[Key, dict[int, Sample]] = field(default_factory=dict)
     troubles: dict[Key, str] = field(default_factory=dict)
 
-    def median(self, case: str, side: str) -> float | None:
-        """The median of the rounds; None where there was none."""
+    def median(self, case: str, side: str) -> Sample:
+        """The median of the rounds, of each figure by itself; NaN where there was none."""
         found = self.rounds.get((case, side))
-        return statistics.median(found.values()) if found else None
+        return Sample(*map(statistics.median, zip(*found.values(), strict=True))) if found else Sample(math.nan)
 
-    def ratios(self, over: Key, under: Key) -> list[float]:
-        """The ratio of each round that has both."""
-        these, those = self.rounds.get(over, {}), self.rounds.get(under, {})
-        return [these[number] / those[number] for number in these if number in those]
+    def pairs(self, one: Key, other: Key) -> list[tuple[Sample, Sample]]:
+        """The samples of each round that has both."""
+        these, those = self.rounds.get(one, {}), self.rounds.get(other, {})
+        return [(these[number], those[number]) for number in these if number in those]
 
-    def reached(self, case: Case, bound: Bound, side: str) -> float | None:
-        """Return the value that is compared with the bound: the median of the ratios, or of the figure.
-
-        None where no round gave one.
-        """
-        if not bound.than:
-            return self.median(case.name, side)
-        ratios = self.ratios((case.name, side), (bound.than, side))
-        return statistics.median(ratios) if ratios else None
+    def reached(self, case: Case, bound: Bound, side: str) -> float:
+        """Return the value that is compared with the bound, the median of the rounds; NaN where no round has one."""
+        pairs = self.pairs((case.name, side), (bound.than or case.name, side))
+        return statistics.median(itertools.starmap(bound.measure.of, pairs)) if pairs else math.nan
 
 
 def spread(values: Sequence[float]) -> float:
@@ -55,9 +52,9 @@ def spread(values: Sequence[float]) -> float:
     return (upper - lower) / middle
 
 
-def is_met(case: Case, bound: Bound, reached: float) -> bool:
-    """Whether a figure or ratio keeps the bound."""
-    return reached <= bound.ratio if case.is_cost else reached >= bound.ratio
+def is_met(bound: Bound, reached: float) -> bool:
+    """Whether a value keeps the bound."""
+    return reached <= bound.limit if bound.measure.is_most else reached >= bound.limit
 
 
 def doubts(
@@ -82,6 +79,6 @@ def doubts(
     if fewest < FEWEST_ROUNDS:
         found.append(f"a case had {fewest} rounds, fewer than {FEWEST_ROUNDS}")
     for key, rounds in figures.rounds.items():
-        if (apart := spread(list(rounds.values()))) > MOST_SPREAD:
+        if (apart := spread([sample.value for sample in rounds.values()])) > MOST_SPREAD:
             found.append(f"the middle half of the rounds of {' of '.join(key)} lies {apart:.0%} apart")
     return found

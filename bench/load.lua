@@ -25,6 +25,7 @@ end
 
 function done(summary, latency, requests)
   local errors = summary.errors
-  io.write(string.format('\nRESULT {"requests": %d, "microseconds": %d, "bad": %d}\n', summary.requests,
-    summary.duration, errors.status + errors.connect + errors.read + errors.write + errors.timeout))
+  io.write(string.format('\nRESULT {"requests": %d, "microseconds": %d, "bad": %d, "p50": %d, "p99": %d}\n',
+    summary.requests, summary.duration, errors.status + errors.connect + errors.read + errors.write + errors.timeout,
+    latency:percentile(50), latency:percentile(99)))
 end

@@ -1,5 +1,6 @@
 """The machine and the programs of a run, and whether anything else runs on it."""
 
+import contextlib
 import datetime
 import os
 import platform
@@ -15,7 +16,7 @@ from bench import CaseFailed
 from bench.load import program
 
 _PACKAGES = ("uvicorn", "httptools", "uvloop", "hiredis", "fastapi", "ticketd-client")
-_PROGRAMS = {"wrk": "-v", "redis-benchmark": "--version", "redis-server": "--version", "nginx": "-v"}
+_PROGRAMS = {"wrk": "-v", "nginx": "-v", "redis-server": "--version", "pgbench": "--version"}
 _TICK = os.sysconf("SC_CLK_TCK")
 _FLUSHES, _FLUSHED = 100, 512
 
@@ -81,7 +82,8 @@ def _version(name: str, flag: str) -> str:
 class Calibration:
     """A loop that does the same work before each measurement, while nothing is asked of any server.
 
-    On a machine that does nothing else it takes as long each time, and nobody else uses a processor meanwhile.
+    On a machine that does nothing else it takes as long each time, and only what this process started uses a processor
+    meanwhile: databases go on writing after a measurement.
     """
 
     def __init__(self) -> None:
@@ -91,17 +93,17 @@ class Calibration:
 
     def run(self) -> None:
         """Run the loop once."""
-        used, own, began = _used(), time.process_time(), time.perf_counter()
+        used, ours, began = _used(), _ours(), time.perf_counter()
         for _ in range(1_000_000):
             pass
         self.took.append(time.perf_counter() - began)
         time.sleep(0.1)  # the counters of the system are coarse
         self._elapsed += time.perf_counter() - began
-        self._others += _used() - used - (time.process_time() - own)
+        self._others += _used() - used - (_ours() - ours)
 
     @property
     def others(self) -> float:
-        """The processors that other processes used meanwhile, on average."""
+        """The processors that processes used meanwhile which this one did not start, on average."""
         return max(0.0, self._others / self._elapsed) if self._elapsed else 0.0
 
 
@@ -109,3 +111,20 @@ def _used() -> float:
     """Seconds of processor time that all processes have used, and other virtual machines have taken."""
     fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:]
     return sum(int(fields[number]) for number in (0, 1, 2, 5, 6, 7)) / _TICK
+
+
+def _ours() -> float:
+    """Seconds of processor time that this process and all that it started have used, directly or not."""
+    children: dict[int, list[int]] = {}
+    used = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # behind the process's name, which may contain anything
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            children.setdefault(int(fields[1]), []).append(pid)
+            used[pid] = sum(map(int, fields[11:15]))  # its own time, and that of children which have ended
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return sum(used[pid] for pid in found) / _TICK

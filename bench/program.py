@@ -18,7 +18,7 @@ from bench.case import Case
 from bench.cases import CASES
 from bench.figures import Figures, doubts
 from bench.processes import other_side, this_side
-from bench.stage import DATABASES_IN_WORDS, Stage
+from bench.stage import DATABASES_IN_WORDS, RESERVE, Stage
 from tests.servers import Engine, engines
 
 _console = Console(stderr=True)
@@ -27,26 +27,38 @@ HERE, THERE = "this", "other"
 
 def program() -> None:
     """Run the command that the arguments name."""
-    typer.run(bench)
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    app.command()(bench)
+    app()
 
 
 def bench(
     *,
     rounds: Annotated[int, typer.Option(min=1, help="How often each case is measured.")] = 8,
-    seconds: Annotated[float, typer.Option(min=1, help="How long each measurement takes.")] = 3.0,
-    only: Annotated[list[str] | None, typer.Option(help="Measure this case only; may be repeated.")] = None,
+    seconds: Annotated[int, typer.Option(min=1, help="How long each measurement takes.")] = 2,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CASE", help=f"Measure this case only; may be repeated. Cases: {', '.join(c.name for c in CASES)}."
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(metavar="DIRECTORY|COMMAND", help="Compare with another server: a checkout, or a command."),
     ] = None,
     engine: Annotated[str | None, typer.Option(help="mysql or mariadb; unset: MySQL, if the tests have it.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write every figure into this file, as JSON.")] = None,
-    publish: Annotated[bool, typer.Option(help="Write the figures into the pages, if they can be trusted.")] = False,
+    publish: Annotated[
+        bool,
+        typer.Option(help=f"Write the figures into {', '.join(map(str, report.PAGES))} and {report.PLOT}, if trusted."),
+    ] = False,
 ) -> None:
     """Measure the ticket server beside what else there is, or beside another ticket server.
 
     It starts two durable database servers and all else on 127.0.0.1, and ends them. In each round each case is measured
-    once, so that what is compared is measured alternately. The machine should do nothing else meanwhile.
+    once, so that what is compared is measured alternately. Figures are medians of the rounds, and ratios medians of the
+    ratios within rounds. A run of all cases takes 15 minutes. The machine should do nothing else meanwhile: the program
+    looks, and does not publish a run that it cannot trust.
     """
     chosen = _chosen(only, against is not None)
     if publish and (only or against):
@@ -59,7 +71,9 @@ def bench(
     with Stage(sides, _engine(engine)) as stage:
         ((version,),) = stage.databases[0].execute("SELECT VERSION()")
         facts = machine.facts(stage.databases[0].data_dir.parent, f"{stage.engine} {version} ({DATABASES_IN_WORDS})")
-        facts |= {"rounds": str(rounds), "seconds": f"{seconds:g}"} | ({"other": against} if against else {})
+        facts |= {"rounds": str(rounds), "seconds": str(seconds), "reserve": f"{RESERVE} s"} | (
+            {"other": against} if against else {}
+        )
         calibration = machine.Calibration()
         figures = _measure(stage, chosen, rounds, seconds, calibration)
     cores = os.cpu_count() or 1
@@ -69,7 +83,10 @@ def bench(
     table = report.against(chosen, figures, list(sides)) if against else report.beside(chosen, figures, HERE)
     print(f"{table}\n\n{report.described(facts, found)}")
     if output is not None:
-        kept = {f"{case} of {side}": rounds for (case, side), rounds in figures.rounds.items()}
+        kept = {
+            f"{case} of {side}": [sample._asdict() for sample in rounds.values()]
+            for (case, side), rounds in figures.rounds.items()
+        }
         output.write_text(json.dumps({"facts": facts, "doubts": found, "rounds": kept}, indent=1), encoding="utf-8")
     if publish and not found:
         report.publish(chosen, figures, HERE, facts)
@@ -77,7 +94,7 @@ def bench(
 
 
 def _measure(
-    stage: Stage, cases: Sequence[Case], rounds: int, seconds: float, calibration: machine.Calibration
+    stage: Stage, cases: Sequence[Case], rounds: int, seconds: int, calibration: machine.Calibration
 ) -> Figures:
     """Measure each case once a round, with each server; of two, another one is first in each round."""
     figures = Figures()
