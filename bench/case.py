@@ -25,7 +25,8 @@ class Measure(NamedTuple):
     """What a bound limits.
 
     of: its value, from the sample of the case and that of the case that it is compared with. is_most: whether the limit
-    is the largest value, not the smallest. shown: how the table writes the value.
+    is the largest value, not the smallest. shown: how the table writes the value, with the `title`, `rate` and `p50`
+    of the case that it is compared with.
     """
 
     of: Callable[[Sample, Sample], float]
@@ -35,9 +36,11 @@ class Measure(NamedTuple):
 
 RATE = Measure(lambda own, _: own.value)
 SIZE = Measure(lambda own, _: own.value, is_most=True)
-RATIO = Measure(lambda own, other: own.value / other.value, shown="{:.2f} × `{than}`")
-TAIL = Measure(lambda own, _: own.p99 / own.p50, is_most=True, shown="p99 is {:.2f} × p50")
-ADDED = Measure(lambda own, other: own.p50 - other.p50, is_most=True, shown="p50 is {:.3f} ms above `{than}`")
+RATIO = Measure(lambda own, other: own.value / other.value, shown="{value:.2f} × {title}: {rate}")
+TAIL = Measure(lambda own, _: own.p99 / own.p50, is_most=True, shown="p99 is {value:.2f} × p50")
+ADDED = Measure(
+    lambda own, other: own.p50 - other.p50, is_most=True, shown="p50 is {value:.3f} ms above {title}: {p50}"
+)
 
 
 @dataclass(frozen=True, slots=True)

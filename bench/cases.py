@@ -92,7 +92,6 @@ def _other(name: str, title: str, run: Run, unit: str = "tickets/s") -> Case:
 CASES: tuple[Case, ...] = (
     _other("replace-1", "REPLACE, the server's keys, 1 connection", _replaces(SEQUENCES[:1], 1)),
     _ours("http-1", "HTTP, 1 connection", _http(1), Bound(0.15, "replace-1", ADDED)),
-    _other("flickr-1", "REPLACE, Flickr's keys, 1 connection", _replaces([FLICKR], 1)),
     _ours("reserve-1", "HTTP, with a reserve, 1 connection", _http(1, RESERVE)),
     _other("flickr-64", "REPLACE, Flickr's keys, 64 connections", _replaces([FLICKR], 64)),
     _other("pgbench-64", "PostgreSQL, nextval made durable, 64 connections", _nextval(64), "values/s"),

@@ -110,6 +110,7 @@ class Server:
         self._settings = environment(**SETTINGS, **ports, **own)
         self._side, self._log = side, log
         self._process: Process | None = None
+        self._client = httpx.Client(timeout=_START, trust_env=False)
 
     @property
     def url(self) -> str:
@@ -140,13 +141,14 @@ class Server:
 
     def close(self) -> None:
         """End it."""
+        self._client.close()
         if self._process is not None:
             self._process.close()
 
     def _ask(self, method: str, path: str) -> int:
         assert self._process is not None
         self._process.check()
-        return httpx.request(method, self.url + path, timeout=_START, trust_env=False).status_code
+        return self._client.request(method, self.url + path).status_code
 
 
 class Other(Process):

@@ -73,6 +73,12 @@ class Stage:
                 self._databases.append(database)
         return self._databases
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What its servers are."""
+        ((version,),) = self.databases[0].execute("SELECT VERSION()")
+        return {"databases": f"two {self.engine} {version}", "with": DATABASES_IN_WORDS, "reserve": f"{RESERVE} s"}
+
     def server(self, side: str, reserve: int = 0) -> Server:
         """The ticket server of a side, with so many seconds' tickets in reserve."""
         if (side, reserve) not in self._servers:
