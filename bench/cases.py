@@ -146,7 +146,6 @@ CASES: tuple[Case, ...] = (
         _client,
         Bound(1_500_000, measure=RATE),
     ),
-    _ours("random-64", "HTTP, 1,000 sequences at random, 64 connections", _http(64, path="", mode="random")),
     _other("replace-1000", "REPLACE on 1,000 tables at random, 64 connections", _replaces(SEQUENCES, 64)),
     _ours(
         "reserve-random-64",

@@ -96,7 +96,7 @@ def publish(cases: Sequence[Case], figures: Figures, side: str, facts: Mapping[s
     bars = [Bar(case.title, sample.value, case.is_ours) for case, sample in map(found.__getitem__, PLOTTED)]
     bars.sort(key=lambda bar: -bar.value)
     (root / PLOT).write_text(plot(PLOT_TITLE, bars), encoding="utf-8")
-    whole = "\n\n".join([described(facts, ()), f"![{PLOT_TITLE}]({PLOT.name})", beside(cases, figures, side)])
+    whole = f"{described(facts, ())}\n![{PLOT_TITLE}]({PLOT.name})\n\n{beside(cases, figures, side)}"
     short = (
         f"Medians of one run on {facts['date']}: {facts['machine']}, {facts['databases']}. Databases, server and "
         "clients shared the machine.\n\n| | |\n| --- | ---: |\n"
