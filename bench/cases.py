@@ -12,7 +12,8 @@ from bench.stage import FLICKR, RESERVE, SEQUENCES, Stage
 
 BLOCK, COUNT, PREFETCH = 10_000, 100, 10_000
 _WARM_UP = 1
-"""Seconds of the same load before a measurement with a reserve, which grows with the rate."""
+"""Seconds of the same load before a measurement with a reserve, which grows with each sequence's rate."""
+_WARM_UP_OF_MANY = 4
 _IDLE = 2.0
 """Seconds after its first ticket when a server's memory is read."""
 _SINGLE = "/ticket/photos"
@@ -24,7 +25,7 @@ def _http(connections: int, reserve: int = 0, *, path: str = _SINGLE, tickets: i
     def run(stage: Stage, side: str, seconds: int) -> Sample:
         server = stage.server_of_many(side, reserve) if mode == "random" else stage.server(side, reserve)
         if reserve:
-            load.wrk(server.url + path, connections, _WARM_UP, mode)
+            load.wrk(server.url + path, connections, _WARM_UP_OF_MANY if mode == "random" else _WARM_UP, mode)
         answers = load.wrk(server.url + path, connections, seconds, mode)
         return answers._replace(value=tickets * answers.value)
 

@@ -124,11 +124,22 @@ class Server:
         wait_until(lambda: self._ask("GET", "/readyz") == 200, _START, "the ticket server to be ready")
         # a 503 says that it is under way
         wait_until(lambda: self._ask("PUT", "/sequence/photos") in (200, 201), _START, "the sequence photos")
-        self.wait_for_ticket("photos")
+        self.wait_for_tickets("photos")
 
-    def wait_for_ticket(self, sequence: str) -> None:
-        """Return when a ticket of a sequence has come. Raises TimeoutError where none does."""
-        wait_until(lambda: self._ask("GET", f"/ticket/{sequence}") == 200, _START, f"a ticket of {sequence}")
+    def wait_for_tickets(self, sequence: str) -> None:
+        """Return when each database has given a ticket of a sequence; the first one takes longer than later ones.
+
+        Raises TimeoutError where one gives none.
+        """
+        given = set()
+
+        def came() -> bool:
+            answer = self._client.get(f"{self.url}/ticket/{sequence}")
+            if answer.is_success:
+                given.add(answer.json()["id"] % 2)
+            return len(given) == 2
+
+        wait_until(came, _START, f"odd and even tickets of {sequence}")
 
     @property
     def resident(self) -> float:

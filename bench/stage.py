@@ -101,12 +101,12 @@ class Stage:
         return Server(self.sides[side], urls, self.home / f"{schema}.log", reserve)
 
     def server_of_many(self, side: str, reserve: int = 0) -> Server:
-        """The same server, which has `SEQUENCES` as well, each used once."""
+        """The same server, which has `SEQUENCES` as well, each of them used."""
         server = self.server(side, reserve)
         if server not in self._with_sequences:
             self._make_tables(f"{side}_{reserve}")
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(server.wait_for_ticket, SEQUENCES))
+            with ThreadPoolExecutor(16) as pool:
+                list(pool.map(server.wait_for_tickets, SEQUENCES))
             self._with_sequences.add(server)
         return server
 
