@@ -23,11 +23,6 @@ _KERNEL_THREAD = 0x00200000
 _FLUSHES, _FLUSHED = 100, 512
 
 
-def load_average() -> float:
-    """How many processes ran at the same time, in the minute before."""
-    return os.getloadavg()[0]
-
-
 def facts(data: Path) -> dict[str, str]:
     """Return what figures depend on. data: where the databases' files are."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
@@ -36,7 +31,7 @@ def facts(data: Path) -> dict[str, str]:
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{os.cpu_count()} cores ({cpu[1] if cpu else platform.machine()}), {memory:.0f} GiB of memory",
         "system": f"Linux {platform.release()}",
-        "load average before": f"{load_average():.2f}",
+        "load average before": f"{os.getloadavg()[0]:.2f}",
         "data on": filesystem(data),
         "one flush to the disk": f"{1000 * _flush(data):.2f} ms",
         "ticket server": VERSION,

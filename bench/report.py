@@ -113,14 +113,9 @@ def _replaced(page: str, name: str, text: str) -> str:
     return re.sub(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", page, flags=re.DOTALL)
 
 
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "–"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
 def _rate(case: Case, sample: Sample) -> str:
-    return f"{_number(sample.value)} {case.unit}"
+    number = "–" if math.isnan(sample.value) else f"{sample.value:,.{0 if sample.value >= 100 else 1}f}"
+    return f"{number} {case.unit}"
 
 
 def _milliseconds(value: float) -> str:
