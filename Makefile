@@ -83,7 +83,7 @@ docs: $(VENV)/.test  ## build the pages of docs/ as a site, into build/site
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-bench: $(VENV)/.test tools  ## compare with what else there is, side by side (ARGS=--publish: into docs/performance.md)
+bench: $(VENV)/.test tools  ## measure beside nginx, Redis, PostgreSQL and REPLACE, 15 minutes (ARGS=--help or --publish)
 	@-.ci/debian-packages wrk:wrk redis-benchmark:redis-tools redis-server:redis-server nginx:nginx-light
 	$(BIN)/python -m bench $(ARGS)
 

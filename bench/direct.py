@@ -4,6 +4,7 @@ import contextlib
 import random
 import select
 import socket
+import statistics
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import pymysql
 
 from bench import CaseFailed
+from bench.case import Sample
 
 _SILENCE = 20.0
 """Seconds without one answer, after which a round is given up."""
@@ -26,30 +28,39 @@ class Client:
         self._turn = first % len(connections)
         self._statements = statements
         self._heard = b""
+        self._asked = time.perf_counter()
+        self.took: list[float] = []
+        """The milliseconds that each ticket took."""
 
     def ask(self) -> None:
-        """Send a statement."""
+        """Ask for a ticket."""
+        self._asked = time.perf_counter()
+        self._send()
+
+    def _send(self) -> None:
         self.connections[self._turn].sendall(random.choice(self._statements))
 
-    def hear(self, data: bytes) -> int | None:
-        """Take what has come. Return how many tickets it is; None where the answer is not complete."""
+    def hear(self, data: bytes) -> None:
+        """Take what has come. If it is a whole answer, ask for the next ticket, or again for this one."""
         if not data:
             raise CaseFailed("the database closed a connection")
         self._heard += data
         if len(self._heard) < 4 or len(self._heard) < 4 + int.from_bytes(self._heard[:3], "little"):
-            return None
+            return
         packet, self._heard = self._heard[4:], b""
         if packet[0] == 0xFF:
             code = int.from_bytes(packet[1:3], "little")
-            if code in _AGAIN:
-                return 0
-            raise CaseFailed(f"the database answered error {code}")
+            if code not in _AGAIN:
+                raise CaseFailed(f"the database answered error {code}")
+            self._send()
+            return
+        self.took.append(1000 * (time.perf_counter() - self._asked))
         self._turn = (self._turn + 1) % len(self.connections)
-        return 1
+        self.ask()
 
 
-def replaces(databases: Sequence[tuple[int, str]], tables: Sequence[str], clients: int, seconds: float) -> float:
-    """Return the tickets a second of so many applications.
+def replaces(databases: Sequence[tuple[int, str]], tables: Sequence[str], clients: int, seconds: float) -> Sample:
+    """Return the tickets a second of a number of applications.
 
     databases: port and schema of each. tables: each statement goes to one of them at random.
     """
@@ -64,13 +75,12 @@ def replaces(databases: Sequence[tuple[int, str]], tables: Sequence[str], client
         )
 
 
-def _loop(clients: Sequence[Client], seconds: float) -> float:
+def _loop(clients: Sequence[Client], seconds: float) -> Sample:
     owners = {each.fileno(): (client, each) for client in clients for each in client.connections}
     with select.epoll() as epoll:
         for descriptor in owners:
             epoll.register(descriptor, select.EPOLLIN)
         began = now = time.perf_counter()
-        tickets = 0
         for client in clients:
             client.ask()
         while now - began < seconds:
@@ -79,12 +89,11 @@ def _loop(clients: Sequence[Client], seconds: float) -> float:
                 raise CaseFailed(f"no answer for {_SILENCE:.0f} s")
             for descriptor, _ in events:
                 client, connection = owners[descriptor]
-                got = client.hear(connection.recv(65_536))
-                if got is not None:
-                    tickets += got
-                    client.ask()
+                client.hear(connection.recv(65_536))
             now = time.perf_counter()
-        return tickets / (now - began)
+    took = [each for client in clients for each in client.took]
+    percentiles = statistics.quantiles(took, n=100)
+    return Sample(len(took) / (now - began), percentiles[49], percentiles[98])
 
 
 @contextlib.contextmanager

@@ -1,19 +1,23 @@
 """The figures of a run: what each round measured, ratios within rounds, and whether to trust them."""
 
+import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.case import Bound, Case
+from bench.case import Bound, Case, Sample
 
 FEWEST_ROUNDS = 5
 """With fewer rounds their spread says nothing."""
 MOST_SPREAD = 0.25
 """How far the middle half of the rounds may lie apart, as a part of the median; so may the calibration."""
+MOST_APART = 1 / 3
+"""The share of the figures whose rounds may lie further apart. What waits for a disk varies without other work, too."""
 MOST_LOAD = 0.5
 """The load average for each core from which on the machine was busy before the run."""
-MOST_OTHERS = 0.15
-"""The share of the cores that other processes may use during the run."""
+MOST_OTHERS = 0.05
+"""The share of the cores that other programs may use meanwhile. An idle machine's own services take a fifth of it."""
 
 Key = tuple[str, str]
 """A case and a side, by their names."""
@@ -23,28 +27,27 @@ Key = tuple[str, str]
 class Figures:
     """rounds: by case and side, then by the number of the round. troubles: why a case has no figure."""
 
-    rounds: dict[Key, dict[int, float]] = field(default_factory=dict)
+    rounds: dict[Key, dict[int, Sample]] = field(default_factory=dict)
     troubles: dict[Key, str] = field(default_factory=dict)
 
-    def median(self, case: str, side: str) -> float | None:
-        """The median of the rounds; None where there was none."""
+    def median(self, case: str, side: str) -> Sample:
+        """The median of the rounds, of each figure by itself; NaN where there was none."""
         found = self.rounds.get((case, side))
-        return statistics.median(found.values()) if found else None
+        return Sample(*map(statistics.median, zip(*found.values(), strict=True))) if found else Sample(math.nan)
 
-    def ratios(self, over: Key, under: Key) -> list[float]:
-        """The ratio of each round that has both."""
-        these, those = self.rounds.get(over, {}), self.rounds.get(under, {})
-        return [these[number] / those[number] for number in these if number in those]
+    def spread(self, case: str, side: str) -> float:
+        """How far the middle half of the rounds lies apart, as a part of the median."""
+        return spread([sample.value for sample in self.rounds.get((case, side), {}).values()])
 
-    def reached(self, case: Case, bound: Bound, side: str) -> float | None:
-        """Return the value that is compared with the bound: the median of the ratios, or of the figure.
+    def pairs(self, one: Key, other: Key) -> list[tuple[Sample, Sample]]:
+        """The samples of each round that has both."""
+        these, those = self.rounds.get(one, {}), self.rounds.get(other, {})
+        return [(these[number], those[number]) for number in these if number in those]
 
-        None where no round gave one.
-        """
-        if not bound.than:
-            return self.median(case.name, side)
-        ratios = self.ratios((case.name, side), (bound.than, side))
-        return statistics.median(ratios) if ratios else None
+    def reached(self, case: Case, bound: Bound, side: str) -> float:
+        """Return the value that is compared with the bound, the median of the rounds; NaN where no round has one."""
+        pairs = self.pairs((case.name, side), (bound.than or case.name, side))
+        return statistics.median(itertools.starmap(bound.measure.of, pairs)) if pairs else math.nan
 
 
 def spread(values: Sequence[float]) -> float:
@@ -55,9 +58,14 @@ def spread(values: Sequence[float]) -> float:
     return (upper - lower) / middle
 
 
-def is_met(case: Case, bound: Bound, reached: float) -> bool:
-    """Whether a figure or ratio keeps the bound."""
-    return reached <= bound.ratio if case.is_cost else reached >= bound.ratio
+def is_met(bound: Bound, reached: float) -> bool:
+    """Whether a value keeps the bound."""
+    return reached <= bound.limit if bound.measure.is_most else reached >= bound.limit
+
+
+def busy(load: float, cores: int) -> list[str]:
+    """Return that the machine was busy before the run, if it was. load: the average before the run."""
+    return [f"the load average before was {load:.1f} on {cores} cores"] if load >= MOST_LOAD * cores else []
 
 
 def doubts(
@@ -68,11 +76,9 @@ def doubts(
     load: the average before the run. others: the cores that other processes used meanwhile. calibration: seconds that
     the same loop took each time.
     """
-    found = []
-    if load >= MOST_LOAD * cores:
-        found.append(f"the load average before was {load:.1f} on {cores} cores")
+    found = busy(load, cores)
     if others > MOST_OTHERS * cores:
-        found.append(f"other processes used {others:.2f} cores meanwhile")
+        found.append(f"other programs used {others:.2f} cores meanwhile")
     if (apart := spread(calibration)) > MOST_SPREAD:
         found.append(f"the middle half of what the same loop took lies {apart:.0%} apart")
     if facts["data on"] in ("tmpfs", "ramfs"):
@@ -81,7 +87,7 @@ def doubts(
     fewest = min(map(len, figures.rounds.values()), default=0)
     if fewest < FEWEST_ROUNDS:
         found.append(f"a case had {fewest} rounds, fewer than {FEWEST_ROUNDS}")
-    for key, rounds in figures.rounds.items():
-        if (apart := spread(list(rounds.values()))) > MOST_SPREAD:
-            found.append(f"the middle half of the rounds of {' of '.join(key)} lies {apart:.0%} apart")
+    wide = [" of ".join(key) for key in figures.rounds if figures.spread(*key) > MOST_SPREAD]
+    if len(wide) > MOST_APART * len(figures.rounds):
+        found.append(f"the middle half of the rounds lies more than {MOST_SPREAD:.0%} apart of {', '.join(wide)}")
     return found

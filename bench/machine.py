@@ -1,5 +1,6 @@
 """The machine and the programs of a run, and whether anything else runs on it."""
 
+import contextlib
 import datetime
 import os
 import platform
@@ -15,29 +16,25 @@ from bench import CaseFailed
 from bench.load import program
 
 _PACKAGES = ("uvicorn", "httptools", "uvloop", "hiredis", "fastapi", "ticketd-client")
-_PROGRAMS = {"wrk": "-v", "redis-benchmark": "--version", "redis-server": "--version", "nginx": "-v"}
+_PROGRAMS = {"wrk": "-v", "nginx": "-v", "redis-server": "--version", "pgbench": "--version"}
 _TICK = os.sysconf("SC_CLK_TCK")
+_KERNEL_THREAD = 0x00200000
+"""The kernel's flag PF_KTHREAD of a process."""
 _FLUSHES, _FLUSHED = 100, 512
 
 
-def load_average() -> float:
-    """How many processes ran at the same time, in the minute before."""
-    return os.getloadavg()[0]
-
-
-def facts(data: Path, database: str) -> dict[str, str]:
-    """Return what figures depend on. data: where the databases' files are. database: the server's version."""
+def facts(data: Path) -> dict[str, str]:
+    """Return what figures depend on. data: where the databases' files are."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
     found = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{os.cpu_count()} cores ({cpu[1] if cpu else platform.machine()}), {memory:.0f} GiB of memory",
         "system": f"Linux {platform.release()}",
-        "load average before": f"{load_average():.2f}",
+        "load average before": f"{os.getloadavg()[0]:.2f}",
         "data on": filesystem(data),
         "one flush to the disk": f"{1000 * _flush(data):.2f} ms",
         "ticket server": VERSION,
-        "database": database,
         "Python": platform.python_version(),
     }
     found |= {package: metadata.version(package) for package in _PACKAGES}
@@ -81,7 +78,8 @@ def _version(name: str, flag: str) -> str:
 class Calibration:
     """A loop that does the same work before each measurement, while nothing is asked of any server.
 
-    On a machine that does nothing else it takes as long each time, and nobody else uses a processor meanwhile.
+    On a machine that does nothing else the loop takes as long each time, and only this process, what it started and
+    the kernel use a processor meanwhile: databases go on writing after a measurement.
     """
 
     def __init__(self) -> None:
@@ -91,21 +89,43 @@ class Calibration:
 
     def run(self) -> None:
         """Run the loop once."""
-        used, own, began = _used(), time.process_time(), time.perf_counter()
+        before, others = time.perf_counter(), _others()
+        began = time.perf_counter()
         for _ in range(1_000_000):
             pass
         self.took.append(time.perf_counter() - began)
         time.sleep(0.1)  # the counters of the system are coarse
-        self._elapsed += time.perf_counter() - began
-        self._others += _used() - used - (time.process_time() - own)
+        elapsed = time.perf_counter() - before
+        most = elapsed * (os.cpu_count() or 1)  # or the end of a kernel's thread would count as all that it ever used
+        self._elapsed += elapsed
+        self._others += min(max(_others() - others, -most), most)
 
     @property
     def others(self) -> float:
-        """The processors that other processes used meanwhile, on average."""
+        """The processors that other programs and other virtual machines used meanwhile, on average."""
         return max(0.0, self._others / self._elapsed) if self._elapsed else 0.0
 
 
-def _used() -> float:
-    """Seconds of processor time that all processes have used, and other virtual machines have taken."""
-    fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:]
-    return sum(int(fields[number]) for number in (0, 1, 2, 5, 6, 7)) / _TICK
+def _others() -> float:
+    """Seconds of processor time that other programs have used, and that other virtual machines have taken.
+
+    This process, what it started directly or not, and the kernel's threads and interrupts do not count.
+    """
+    children: dict[int, list[int]] = {}
+    used = {}
+    kernel = set()
+    total = Path("/proc/stat").read_text(encoding="ascii").split()[1:9]
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # behind the process's name, which may contain anything
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            children.setdefault(int(fields[1]), []).append(pid)
+            used[pid] = sum(map(int, fields[11:15]))  # its own time, and that of children which have ended
+            if int(fields[6]) & _KERNEL_THREAD:
+                kernel.add(pid)
+    ours = [os.getpid()]
+    for pid in ours:
+        ours += children.get(pid, [])
+    user, nice, system, _idle, _waiting, _interrupts, _softirqs, stolen = map(int, total)
+    return (user + nice + system + stolen - sum(used[pid] for pid in kernel.union(ours))) / _TICK

@@ -6,7 +6,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +110,7 @@ class Server:
         self._settings = environment(**SETTINGS, **ports, **own)
         self._side, self._log = side, log
         self._process: Process | None = None
+        self._client = httpx.Client(timeout=_START, trust_env=False)
 
     @property
     def url(self) -> str:
@@ -123,11 +124,22 @@ class Server:
         wait_until(lambda: self._ask("GET", "/readyz") == 200, _START, "the ticket server to be ready")
         # a 503 says that it is under way
         wait_until(lambda: self._ask("PUT", "/sequence/photos") in (200, 201), _START, "the sequence photos")
-        self.wait_for_ticket("photos")
+        self.wait_for_tickets("photos")
 
-    def wait_for_ticket(self, sequence: str) -> None:
-        """Return when a ticket of a sequence has come. Raises TimeoutError where none does."""
-        wait_until(lambda: self._ask("GET", f"/ticket/{sequence}") == 200, _START, f"a ticket of {sequence}")
+    def wait_for_tickets(self, sequence: str) -> None:
+        """Return when each database has given a ticket of a sequence; the first one takes longer than later ones.
+
+        Raises TimeoutError where one gives none.
+        """
+        given = set()
+
+        def came() -> bool:
+            answer = self._client.get(f"{self.url}/ticket/{sequence}")
+            if answer.is_success:
+                given.add(answer.json()["id"] % 2)
+            return len(given) == 2
+
+        wait_until(came, _START, f"odd and even tickets of {sequence}")
 
     @property
     def resident(self) -> float:
@@ -140,35 +152,47 @@ class Server:
 
     def close(self) -> None:
         """End it."""
+        self._client.close()
         if self._process is not None:
             self._process.close()
 
     def _ask(self, method: str, path: str) -> int:
         assert self._process is not None
         self._process.check()
-        return httpx.request(method, self.url + path, timeout=_START, trust_env=False).status_code
+        return self._client.request(method, self.url + path).status_code
 
 
-class Nginx(Process):
-    """nginx with one worker, which answers each request with the same ticket. Raises CaseFailed."""
+class Other(Process):
+    """A program that the server is compared with. kind: its name in OTHERS. Raises CaseFailed."""
 
-    def __init__(self, home: Path) -> None:
-        path = program("nginx", "nginx-light")
+    def __init__(self, kind: str, home: Path) -> None:
         home.mkdir()
         self.port = free_port()
-        (home / "conf").write_text(_NGINX.format(home=home, port=self.port), encoding="ascii")
-        files = ["-p", str(home), "-c", str(home / "conf"), "-e", str(home / "error")]
-        super().__init__([path, *files], home, home / "log")
+        super().__init__(OTHERS[kind](home, self.port), ROOT, home / "log")
         self.wait_for(self.port)
 
 
-class Redis(Process):
-    """Redis, which flushes each write to the disk before it answers. Raises CaseFailed."""
+def _nginx(home: Path, port: int) -> list[str]:
+    (home / "conf").write_text(_NGINX.format(home=home, port=port), encoding="ascii")
+    files = ["-p", str(home), "-c", str(home / "conf"), "-e", str(home / "error")]
+    return [program("nginx", "nginx-light"), *files]
 
-    def __init__(self, home: Path) -> None:
-        path = program("redis-server", "redis-server")
-        home.mkdir()
-        self.port = free_port()
-        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
-        super().__init__([path, *where, "--appendonly", "yes", "--appendfsync", "always"], home, home / "log")
-        self.wait_for(self.port)
+
+def _fastapi(_home: Path, port: int) -> list[str]:
+    """A route that returns a constant, on the same parser and event loop as the ticket server."""
+    how = ["--http=httptools", "--loop=uvloop", "--no-access-log", "--log-level=warning"]
+    return [sys.executable, "-m", "uvicorn", "bench.constant:app", "--port", str(port), *how]
+
+
+def _redis(home: Path, port: int) -> list[str]:
+    where = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(home)]
+    return [program("redis-server", "redis-server"), *where, "--save", ""]
+
+
+OTHERS: dict[str, Callable[[Path, int], list[str]]] = {
+    "nginx": _nginx,
+    "fastapi": _fastapi,
+    "redis": lambda home, port: [*_redis(home, port), "--appendonly", "yes", "--appendfsync", "always"],
+    "redis-memory": lambda home, port: [*_redis(home, port), "--appendonly", "no"],
+}
+"""How each program that the server is compared with is started, by its folder and port."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from bench.processes import Nginx, Redis, Server, Side
+from bench.processes import Other, Server, Side
 from tests.servers import DatabaseServer, Engine
 
 SEQUENCES = [f"s{number:03}" for number in range(1_000)]
@@ -19,18 +19,26 @@ RESERVE = 2
 """TICKETS_RESERVE_SECONDS of the servers with a reserve."""
 DATABASE_OPTIONS: dict[Engine, tuple[str, ...]] = {
     "mysql": ("--innodb-redo-log-capacity=100M", "--innodb-log-writer-threads=OFF"),
-    "mariadb": ("--innodb-log-file-size=96M", "--table-definition-cache=8000", "--table-open-cache=8000"),
+    "mariadb": ("--innodb-log-file-size=96M",),
 }
-"""MySQL's log is written as deploy/mysql has it. For thousands of tables MariaDB gets caches that hold them."""
-_COMMON_OPTIONS = ("--innodb-buffer-pool-size=256M", "--innodb-use-native-aio=1", "--max-connections=1000")
+"""MySQL's log is written as deploy/mysql has it."""
+_COMMON_OPTIONS = (
+    *("--innodb-buffer-pool-size=256M", "--innodb-use-native-aio=1", "--max-connections=1000"),
+    *("--table-definition-cache=8000", "--table-open-cache=16000"),
+)
+"""There are twice as many tables as `SEQUENCES`, and the caches hold them."""
 DATABASES_IN_WORDS = (
     "innodb_flush_log_at_trx_commit=1, no binary log, buffer pool 256 MiB, performance_schema=OFF, no TLS on loopback, "
     "on MySQL innodb_log_writer_threads=OFF"
 )
+FLICKR = "flickr"
+"""The table that has the keys which Flickr published."""
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS {} (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL DEFAULT '', "
-    "PRIMARY KEY (stub), UNIQUE KEY id (id)) ENGINE=InnoDB"
+    "CREATE TABLE IF NOT EXISTS {} (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL DEFAULT '', {}) "
+    "ENGINE=InnoDB"
 )
+_KEYS, _FLICKR_KEYS = "PRIMARY KEY (stub), KEY id (id)", "PRIMARY KEY (id), UNIQUE KEY stub (stub)"
+"""Those of the server's own tables, and Flickr's."""
 
 
 class Stage:
@@ -48,7 +56,8 @@ class Stage:
         self._kept.callback(shutil.rmtree, self.home, ignore_errors=True)
         self._databases: list[DatabaseServer] = []
         self._servers: dict[tuple[str, int], Server] = {}
-        self._with_sequences: set[str] = set()
+        self._others: dict[str, Other] = {}
+        self._with_sequences: set[Server] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +77,12 @@ class Stage:
                 self._databases.append(database)
         return self._databases
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What its servers are."""
+        ((version,),) = self.databases[0].execute("SELECT VERSION()")
+        return {"databases": f"two {self.engine} {version}", "with": DATABASES_IN_WORDS, "reserve": f"{RESERVE} s"}
+
     def server(self, side: str, reserve: int = 0) -> Server:
         """The ticket server of a side, with so many seconds' tickets in reserve."""
         if (side, reserve) not in self._servers:
@@ -85,21 +100,22 @@ class Stage:
             urls.append(f"{database.url(schema)}?ssl-mode=DISABLED")
         return Server(self.sides[side], urls, self.home / f"{schema}.log", reserve)
 
-    def server_of_many(self, side: str) -> Server:
-        """The ticket server of a side without a reserve, which has `SEQUENCES` as well, each used once."""
-        server = self.server(side)
-        if side not in self._with_sequences:
-            self._make_tables(f"{side}_0")
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(server.wait_for_ticket, SEQUENCES))
-            self._with_sequences.add(side)
+    def server_of_many(self, side: str, reserve: int = 0) -> Server:
+        """The same server, which has `SEQUENCES` as well, each of them used."""
+        server = self.server(side, reserve)
+        if server not in self._with_sequences:
+            self._make_tables(f"{side}_{reserve}")
+            with ThreadPoolExecutor(16) as pool:
+                list(pool.map(server.wait_for_tickets, SEQUENCES))
+            self._with_sequences.add(server)
         return server
 
     @functools.cached_property
     def direct(self) -> list[tuple[int, str]]:
-        """Port and schema of each database, with tables like those of `SEQUENCES` that only applications use."""
+        """Port and schema of each database, with `FLICKR` and `SEQUENCES` as tables that only applications use."""
         for database in self.databases:
             database.execute("CREATE DATABASE direct")
+            database.execute(_TABLE.format(FLICKR, _FLICKR_KEYS), "direct")
         self._make_tables("direct")
         return [(database.port, "direct") for database in self.databases]
 
@@ -109,21 +125,23 @@ class Stage:
         def make(database: DatabaseServer) -> None:
             with contextlib.closing(database.connect(schema)) as connection, connection.cursor() as cursor:
                 for name in SEQUENCES:
-                    cursor.execute(_TABLE.format(name))
+                    cursor.execute(_TABLE.format(name, _KEYS))
 
         with ThreadPoolExecutor(len(self.databases)) as pool:
             list(pool.map(make, self.databases))
 
-    @functools.cached_property
-    def nginx(self) -> Nginx:
-        """nginx, which answers each request with the same ticket. Raises CaseFailed."""
-        nginx = Nginx(self.home / "nginx")
-        self._kept.callback(nginx.close)
-        return nginx
+    def other(self, kind: str) -> int:
+        """The port of a program of OTHERS. Raises CaseFailed."""
+        if kind not in self._others:
+            self._others[kind] = Other(kind, self.home / kind)
+            self._kept.callback(self._others[kind].close)
+        return self._others[kind].port
 
     @functools.cached_property
-    def redis(self) -> Redis:
-        """Redis, which flushes each write to the disk before it answers. Raises CaseFailed."""
-        redis = Redis(self.home / "redis")
-        self._kept.callback(redis.close)
-        return redis
+    def postgresql(self) -> str:
+        """The URL of a durable PostgreSQL with the sequence photos."""
+        database = DatabaseServer("postgresql", options=("-c", "shared_buffers=256MB"))
+        self._kept.callback(database.close)
+        database.start()
+        database.execute("CREATE SEQUENCE photos INCREMENT 2")
+        return database.url("postgres")

@@ -1,43 +1,54 @@
-"""A benchmark's figures become ratios, doubts, tables and pages."""
+"""A benchmark's figures become ratios, doubts, tables, pages and a picture."""
 
+import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from bench import report
-from bench.case import Bound, Case
+from bench.case import ADDED, RATE, SIZE, TAIL, Bound, Case, Sample
+from bench.cases import CASES
 from bench.figures import Figures, doubts
 
-FACTS = {"date": "2026-11-28 10:00 UTC", "machine": "2 cores", "database": "mysql 9.7", "data on": "ext4"}
+FACTS = {"date": "2026-11-28 10:00 UTC", "machine": "2 cores", "databases": "two mysql 9.7", "data on": "ext4"}
 STEADY = [100.0, 101.0, 99.0, 102.0, 98.0]
+WIDE = [100.0, 140.0, 70.0, 135.0, 72.0]
 
 
-def case(name: str, *bounds: Bound, is_cost: bool = False) -> Case:
+def case(name: str, *bounds: Bound) -> Case:
     """A case that nothing measures."""
-    return Case(name, f"title of {name}", lambda _stage, _side, _seconds: 0.0, bounds, is_cost=is_cost)
+    return Case(name, f"title of {name}", lambda _stage, _side, _seconds: Sample(0), bounds)
 
 
-def figures(**rates: list[float]) -> Figures:
+def figures(**rounds: list[Any]) -> Figures:
     """Figures of the side `this`: the rounds of each case."""
-    return Figures({(name.replace("_", "-"), "this"): dict(enumerate(rounds)) for name, rounds in rates.items()})
+    return Figures(
+        {
+            (name, "this"): {
+                number: each if isinstance(each, Sample) else Sample(each) for number, each in enumerate(samples)
+            }
+            for name, samples in rounds.items()
+        }
+    )
 
 
 @pytest.mark.parametrize(
     ("measured", "other", "said"),
     [
-        (figures(http=STEADY, random=[100.0, 101.0, 10.0, 102.0, 98.0]), {}, ""),
+        (figures(http=STEADY, disk=WIDE, nginx=[100.0, 101.0, 10.0, 102.0, 98.0]), {}, ""),
         (figures(http=STEADY), {"load": 1.0}, "the load average before was 1.0 on 2 cores"),
-        (figures(http=STEADY), {"others": 0.5}, "other processes used 0.50 cores"),
+        (figures(http=STEADY), {"others": 0.2}, "other programs used 0.20 cores"),
         (figures(http=STEADY), {"calibration": [1.0, 1.0, 1.4, 1.4, 1.4]}, "the same loop"),
         (figures(http=STEADY), {"facts": {"data on": "tmpfs"}}, "no disk"),
         (figures(http=[100.0] * 4), {}, "a case had 4 rounds, fewer than 5"),
-        (figures(http=[100.0, 140.0, 70.0, 135.0, 72.0]), {}, "the rounds of http of this"),
+        (figures(http=WIDE, disk=WIDE, nginx=STEADY), {}, "more than 25% apart of http of this, disk of this"),
         (Figures(figures(http=STEADY).rounds, {("nginx", "this"): "it is not installed"}), {}, "it is not installed"),
         (Figures(), {}, "a case had 0 rounds"),
     ],
 )
-def test_each_reason_to_doubt_is_said_and_one_round_apart_is_none(
+def test_each_reason_to_doubt_is_said_and_a_few_figures_apart_are_none(
     measured: Figures, other: dict[str, Any], said: str
 ) -> None:
     quiet: dict[str, Any] = {"load": 0.2, "cores": 2, "others": 0.05, "calibration": STEADY, "facts": FACTS}
@@ -46,23 +57,29 @@ def test_each_reason_to_doubt_is_said_and_one_round_apart_is_none(
     assert said in "".join(found)
 
 
-def test_the_table_says_which_bounds_are_met_and_missed_by_the_median_of_the_ratios_within_rounds() -> None:
+def test_the_table_says_which_bounds_are_met_by_the_median_of_what_each_round_gave() -> None:
     cases = [
-        case("ours", Bound(1.5, "theirs")),
-        case("slow", Bound(1_000_000)),
-        case("small", Bound(128), is_cost=True),
+        case("ours", Bound(1.5, "theirs"), Bound(0.15, "theirs", ADDED), Bound(3, measure=TAIL)),
+        case("theirs"),
+        case("slow", Bound(1_000_000, measure=RATE)),
+        case("small", Bound(60, measure=SIZE)),
         case("absent", Bound(2, "theirs")),
     ]
-    rounds = figures(ours=[1000.0, 2000.0, 9000.0, 2.0], theirs=[1000.0, 1000.0, 1000.0], slow=[5.0], small=[64.0])
-    table = report.beside(cases, rounds, "this")
-    assert "| title of ours | 1,500 tickets/s | 2.00 × `theirs` | at least 1.5 × | met |" in table
-    assert "| title of slow | 5.0 tickets/s |  | at least 1,000,000 | **missed** |" in table
-    assert "| title of small | 64.0 tickets/s |  | at most 128 | met |" in table
-    assert "| title of absent | – tickets/s |  |  |  |" in table
-    two = Figures({("http", "this"): {0: 300.0, 1: 300.0}, ("http", "other"): {0: 100.0, 1: 200.0}})
-    table = report.against([case("http"), case("absent")], two, ["this", "other"])
-    assert "| title of http | 300 tickets/s | 150 tickets/s | 2.25 | 1.88 to 2.62 |" in table
-    assert "| title of absent | – tickets/s | – tickets/s | – |" in table
+    ours = [Sample(1000, 0.5, 1), Sample(2000, 0.6, 2), Sample(9000, 0.7, 2.8), Sample(2, 9, 9)]
+    theirs = [Sample(1000, 0.5, 0.6)] * 3
+    table = report.beside(cases, figures(ours=ours, theirs=theirs, slow=[5.0], small=[64.0]), "this").splitlines()
+    assert table[2:] == [
+        "| title of ours | 1,500 tickets/s ± 100% | 0.65 ms | 2.40 ms "
+        "| 2.00 × title of theirs: 1,000 tickets/s<br>p50 is 0.100 ms above title of theirs: 0.50 ms"
+        "<br>p99 is 2.67 × p50 | at least 1.5<br>at most 0.15<br>at most 3 | met<br>met<br>met |",
+        "| title of slow | 5.0 tickets/s ± 0% |  |  |  | at least 1,000,000 | **missed** |",
+        "| title of small | 64.0 tickets/s ± 0% |  |  |  | at most 60 | **missed** |",
+        "| title of absent | – tickets/s ± 0% |  |  | – | at least 2 | not measured |",
+    ]
+    two = Figures({("http", side): {0: Sample(300), 1: Sample(second)} for side, second in (("a", 300), ("b", 150))})
+    compared = report.against([case("http"), case("absent")], two, ["a", "b"])
+    assert "| title of http | 300 tickets/s | 225 tickets/s | 1.50 | 1.25 to 1.75 |" in compared
+    assert "| title of absent | – tickets/s | – tickets/s | – | – |" in compared
 
 
 def test_publishing_replaces_the_figures_and_nothing_else(tmp_path: Path) -> None:
@@ -73,14 +90,23 @@ def test_publishing_replaces_the_figures_and_nothing_else(tmp_path: Path) -> Non
         with pytest.raises(ValueError, match="no place for the figures"):
             report.check_pages(tmp_path)
         (tmp_path / path).write_text(f"before\n<!-- {name}:begin -->\nold\n<!-- {name}:end -->\nafter\n")
+    measured = Figures({(each.name, "this"): {0: Sample(1 + number, 1, 2)} for number, each in enumerate(CASES)})
     for _ in range(2):
-        report.publish([case("http-64"), case("other")], figures(http_64=[2e3], other=[1.0]), "this", FACTS, tmp_path)
+        report.publish(CASES, measured, "this", FACTS, tmp_path)
     page, readme = [(tmp_path / path).read_text() for path in report.PAGES]
     for text in (page, readme):
         assert text.startswith("before\n<!--")
         assert text.endswith("-->\nafter\n")
         assert "old" not in text
-        assert text.count("| title of http-64 | 2,000 tickets/s |") == 1
         assert "2026-11-28 10:00 UTC" in text
-    assert "title of other" in page
-    assert "title of other" not in readme
+    # every case has its row, by itself or as what another one is compared with
+    assert all(case.title in page for case in CASES)
+    assert page.count("not measured") == 0
+    assert readme.count("tickets/s |") == len(report.QUOTED) == 4
+    picture = ElementTree.fromstring((tmp_path / report.PLOT).read_text())
+    assert len(picture.findall("{*}rect")) == 1 + len(report.PLOTTED)
+
+
+def test_what_nothing_measured_is_null_in_json() -> None:
+    said = json.dumps(report.everything(figures(http=[Sample(2.0, 0.5)]), FACTS, []), allow_nan=False)
+    assert json.loads(said)["rounds"] == {"http of this": [{"value": 2.0, "p50": 0.5, "p99": None}]}
