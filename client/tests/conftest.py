@@ -38,7 +38,7 @@ class Awaited:
 
 
 @pytest.fixture(params=[Tickets, Awaited], ids=["sync", "async"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+def either(request: pytest.FixtureRequest) -> Iterator[Client]:
     """Makes clients of one kind. A call has so much time that no busy machine uses it up, unless a test gives less."""
     with contextlib.ExitStack() as stack:
 
@@ -50,6 +50,19 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
             return made
 
         yield make
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Makes clients without an event loop. In an AsyncTickets the same code asks the servers, on threads."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *urls, **options: stack.enter_context(Tickets(urls, **{"timeout": DEADLINE, **options}))
+
+
+@pytest.fixture
+def asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call asks each URL once and then raises, where it would ask them again until its time is over."""
+    monkeypatch.setattr("ticketd_client.failover.PAUSE", 1e9)
 
 
 @pytest.fixture
