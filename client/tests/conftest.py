@@ -31,32 +31,31 @@ class Awaited:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *given, **more: self._loop.run_until_complete(getattr(self._tickets, name)(*given, **more))
 
-    def end(self) -> None:
-        """Close the loop."""
+    def __enter__(self) -> Awaited:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
 
+def clients(kind: Any) -> Iterator[Client]:
+    """A call has so much time that no busy machine uses it up, unless a test gives less."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *urls, **options: stack.enter_context(kind(urls, **{"timeout": DEADLINE, **options}))
+
+
 @pytest.fixture(params=[Tickets, Awaited], ids=["sync", "async"])
 def either(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """Makes clients of one kind. A call has so much time that no busy machine uses it up, unless a test gives less."""
-    with contextlib.ExitStack() as stack:
-
-        def make(*urls: str, **options: Any) -> Any:
-            made = request.param(urls, **{"timeout": DEADLINE, **options})
-            if isinstance(made, Awaited):
-                stack.callback(made.end)
-            stack.callback(made.close)
-            return made
-
-        yield make
+    """Makes clients of one kind."""
+    yield from clients(request.param)
 
 
 @pytest.fixture
 def client() -> Iterator[Client]:
     """Makes clients without an event loop. In an AsyncTickets the same code asks the servers, on threads."""
-    with contextlib.ExitStack() as stack:
-        yield lambda *urls, **options: stack.enter_context(Tickets(urls, **{"timeout": DEADLINE, **options}))
+    yield from clients(Tickets)
 
 
 @pytest.fixture

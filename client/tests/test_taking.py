@@ -121,8 +121,8 @@ def test_a_call_that_cannot_be_is_refused_and_not_sent(serve: Serve, either: Cli
 # --- memory: how many are fetched ahead, when, and how old they get
 
 
-def test_a_low_rate_keeps_few_in_memory(serve: Serve, either: Client) -> None:
-    tickets = either(serve(honest := Honest()).url)
+def test_a_low_rate_keeps_few_in_memory(serve: Serve, client: Client) -> None:
+    tickets = client(serve(honest := Honest()).url)
     for _ in range(20):
         tickets.take("photos")
         time.sleep(0.05)
