@@ -19,7 +19,7 @@ from tests.servers_processes import DEADLINE, wait_until
 SEQUENCES = ("photos", "accounts", "groups")
 PATHS = {"/ticket/{}": (70, 1), "/ticket/{}?count={}": (20, 60), "/block/{}?size={}": (10, 2_000)}
 """How many of 100 mixed requests have each path, and how many tickets such a request wants at most."""
-THINK = 0.02
+THINK = 0.05
 """Mean seconds between an answer and the caller's next request."""
 MOST_KEPT = 100
 """How many violations are described."""
@@ -34,7 +34,7 @@ class Load:
     """
 
     def __init__(
-        self, *servers: Any, callers: int = 4, mixed: bool = False, is_one: bool = True, increment: int = 2
+        self, *servers: Any, callers: int = 3, mixed: bool = False, is_one: bool = True, increment: int = 2
     ) -> None:
         self._mixed, self._is_one, self._increment = mixed, is_one, increment
         self._givers = {sequence: bytearray() for sequence in SEQUENCES}
@@ -42,8 +42,8 @@ class Load:
         self.floors = dict.fromkeys(SEQUENCES, 0)
         """For each sequence, the number that an answered bump has passed; the caller that bumps sets it."""
         self.highest = dict.fromkeys(SEQUENCES, 0)
-        self.latest: deque[int] = deque(maxlen=200)
-        """The tickets that came last."""
+        self.latest: deque[int] = deque(maxlen=50)
+        """The last ticket of each of the last answers."""
         self.answered = dict.fromkeys(range(1, len(servers) + 1), 0.0)
         """When each server has given a ticket last, in seconds of the monotonic clock."""
         self.count, self.silence = 0, 0.0
@@ -131,7 +131,7 @@ class Load:
             self.silence = max(self.silence, now - max(self.answered.values()))
         self.answered[number] = now
         self.count += len(ids)
-        self.latest.extend(ids[-200:])
+        self.latest.append(ids[-1])
         self.highest[sequence] = max(self.highest[sequence], ids[-1])
         if any(one >= other for one, other in zip([above, *ids], ids, strict=False)):
             self.violate(f"order or bump: server {number} gave {ids} of {sequence} after {above}")

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -149,6 +150,16 @@ class Process:
             self._guard = None
 
 
+@contextlib.contextmanager
+def running(*processes: Process) -> Iterator[None]:
+    """Start programs at the same time, and go on when all of them answer. Close them at the end."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
+        for process in processes:
+            stack.callback(process.close)
+        list(pool.map(lambda process: process.start(), processes))
+        yield
+
+
 def guard(pid: int, home: Path) -> subprocess.Popen[bytes]:
     """Start a shell that waits for the end of the test run, however the run ends.
 
@@ -202,7 +213,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds} s for {what}")
         time.sleep(pause)
-        pause = min(pause * 1.3, 0.1)
+        pause = min(pause * 1.3, 0.2)
 
 
 def free_port() -> int:

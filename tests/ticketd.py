@@ -1,18 +1,16 @@
 """`ticketd serve` as a process of its own on 127.0.0.1, for tests that look at the whole program from outside."""
 
-import contextlib
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.servers_processes import DEADLINE, Process, free_port, wait_until
-
-__all__ = ["DEADLINE", "OF_NODES", "PROGRAM", "QUICK", "TicketServer", "environment", "pair", "settled"]
+from tests.servers_processes import DEADLINE, Process, free_port, running, wait_until
 
 PROGRAM = (sys.executable, "-m", "app")
 """How `ticketd` is started from this checkout."""
@@ -68,7 +66,7 @@ class TicketServer(Process):
         """Return when this page answers with this status; `options` are httpx's."""
 
         def answers() -> bool:
-            with contextlib.suppress(httpx.TransportError):
+            with suppress(httpx.TransportError):
                 return self.get(page, **options).status_code == status
             return False
 
@@ -103,11 +101,12 @@ class TicketServer(Process):
         return found
 
 
-@contextlib.contextmanager
+@contextmanager
 def pair(databases: Sequence[str], **settings: Any) -> Iterator[tuple[TicketServer, TicketServer]]:
     """Run two ticket servers with OF_NODES on the same databases. They have the sequence `photos`, and all is well."""
     settings = OF_NODES | settings
-    with TicketServer(databases, **settings) as one, TicketServer(databases, **settings) as other:
+    one, other = (TicketServer(databases, **settings) for _ in range(2))
+    with running(one, other):
         one.request("PUT", "/sequence/photos").raise_for_status()
         settled(one, other)
         yield one, other

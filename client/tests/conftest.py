@@ -31,25 +31,37 @@ class Awaited:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *given, **more: self._loop.run_until_complete(getattr(self._tickets, name)(*given, **more))
 
-    def end(self) -> None:
-        """Close the loop."""
+    def __enter__(self) -> Awaited:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
 
-@pytest.fixture(params=[Tickets, Awaited], ids=["sync", "async"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """Makes clients of one kind. A call has so much time that no busy machine uses it up, unless a test gives less."""
+def clients(kind: Any) -> Iterator[Client]:
+    """A call has so much time that no busy machine uses it up, unless a test gives less."""
     with contextlib.ExitStack() as stack:
+        yield lambda *urls, **options: stack.enter_context(kind(urls, **{"timeout": DEADLINE, **options}))
 
-        def make(*urls: str, **options: Any) -> Any:
-            made = request.param(urls, **{"timeout": DEADLINE, **options})
-            if isinstance(made, Awaited):
-                stack.callback(made.end)
-            stack.callback(made.close)
-            return made
 
-        yield make
+@pytest.fixture(params=[Tickets, Awaited], ids=["sync", "async"])
+def either(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """Makes clients of one kind."""
+    yield from clients(request.param)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Makes clients without an event loop. In an AsyncTickets the same code asks the servers, on threads."""
+    yield from clients(Tickets)
+
+
+@pytest.fixture
+def asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call asks each URL once and then raises, where it would ask them again until its time is over."""
+    monkeypatch.setattr("ticketd_client.failover.PAUSE", 1e9)
 
 
 @pytest.fixture

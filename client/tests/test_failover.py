@@ -187,7 +187,7 @@ def test_each_url_has_an_equal_share_of_the_time_that_is_left(
 
 
 @pytest.mark.usefixtures("hosts")
-def test_an_error_lists_what_each_url_answered(serve: Serve, client: Client, nobody: str) -> None:
+def test_an_error_lists_what_each_url_answered(serve: Serve, either: Client, nobody: str) -> None:
     busy = serve(lambda _: problem(503, "no ticket database can draw", "Retry-After: 50"))
     says = {
         busy.url: "503: no ticket database can draw",
@@ -196,6 +196,6 @@ def test_an_error_lists_what_each_url_answered(serve: Serve, client: Client, nob
         **dict.fromkeys(("http://slow:1", serve(lambda _: b"").url), "no answer"),
     }
     with pytest.raises(TicketsUnavailable) as caught:
-        client(*says, timeout=3, prefetch=0).take("photos")
+        either(*says, timeout=3, prefetch=0).take("photos")
     assert [url for url, words in says.items() if f"{url}: {words}" not in str(caught.value)] == []
     assert len(busy.asked) == 1

@@ -22,10 +22,10 @@ ONE_REQUEST: list[tuple[str, tuple[Any, ...], int, str, str]] = [
 
 
 @PROTOCOLS
-def test_without_prefetch_each_call_is_one_request(serve: Serve, client: Client, protocol: str) -> None:
+def test_without_prefetch_each_call_is_one_request(serve: Serve, either: Client, protocol: str) -> None:
     for call, given, count, *asked in ONE_REQUEST:
         server = serve(Honest())
-        got = getattr(client(server.over(protocol), prefetch=0), call)(*given)
+        got = getattr(either(server.over(protocol), prefetch=0), call)(*given)
         assert (got if call == "take_many" else [got]) == list(range(1, 1 + 2 * count, 2))
         assert server.asked == asked[protocol == "redis" :][:1]
 
@@ -33,9 +33,9 @@ def test_without_prefetch_each_call_is_one_request(serve: Serve, client: Client,
 @PROTOCOLS
 @pytest.mark.parametrize(("prefetch", "most"), [(1_000, 200), (100, 2_000)])
 def test_with_prefetch_most_calls_are_served_from_memory_which_holds_no_more(
-    serve: Serve, client: Client, protocol: str, prefetch: int, most: int
+    serve: Serve, either: Client, protocol: str, prefetch: int, most: int
 ) -> None:
-    tickets, got = client(serve(honest := Honest()).over(protocol), prefetch=prefetch), set[int]()
+    tickets, got = either(serve(honest := Honest()).over(protocol), prefetch=prefetch), set[int]()
     while len(got) < 5_000:
         got.add(tickets.take("photos"))
         assert honest.drawn - len(got) <= prefetch
@@ -46,11 +46,11 @@ def test_with_prefetch_most_calls_are_served_from_memory_which_holds_no_more(
 
 
 @PROTOCOLS
-def test_a_kind_without_blocks_costs_one_request_a_call(serve: Serve, client: Client, protocol: str) -> None:
+def test_a_kind_without_blocks_costs_one_request_a_call(serve: Serve, either: Client, protocol: str) -> None:
     honest = Honest()
     refusal = problem(409, "has no blocks") if protocol == "http" else b"-ERR likes is a kind which has no blocks\r\n"
     server = serve(lambda asked: refusal if "block" in asked.lower() else honest(asked))
-    tickets = client(server.over(protocol))
+    tickets = either(server.over(protocol))
     assert [tickets.take("likes") for _ in range(3)] == [1, 3, 5]
     assert len(set(tickets.take_many("likes", 1_500))) == 1_500
     assert len(honest.calls) == 3 + 2
@@ -58,15 +58,15 @@ def test_a_kind_without_blocks_costs_one_request_a_call(serve: Serve, client: Cl
 
 
 @pytest.mark.parametrize("long", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "12345678901234567890123456789012"])
-def test_ids_of_more_than_63_bits_are_strings(serve: Serve, client: Client, long: str) -> None:
+def test_ids_of_more_than_63_bits_are_strings(serve: Serve, either: Client, long: str) -> None:
     bulk = b"$%d\r\n%b\r\n" % (len(long), long.encode())
     server = serve(lambda asked: bulk if "INCR" in asked else http({"sequence": "likes", "id": long, "id_str": long}))
-    assert client(server.url, prefetch=0).take("likes") == long
-    assert client(server.redis_url, prefetch=0).take("likes") == long
+    assert either(server.url, prefetch=0).take("likes") == long
+    assert either(server.redis_url, prefetch=0).take("likes") == long
 
 
 @PROTOCOLS
-def test_where_the_increment_is_large_blocks_are_smaller(serve: Serve, client: Client, protocol: str) -> None:
+def test_where_the_increment_is_large_blocks_are_smaller(serve: Serve, either: Client, protocol: str) -> None:
     honest = Honest(step=100)
 
     def answer(asked: str) -> Said:
@@ -75,16 +75,16 @@ def test_where_the_increment_is_large_blocks_are_smaller(serve: Serve, client: C
         return problem(422, "1 to 655") if protocol == "http" else b"-ERR a block's size has to be from 1 to 655\r\n"
 
     server = serve(answer)
-    assert len(set(client(server.over(protocol), prefetch=0).take_many("photos", 2_000))) == 2_000
+    assert len(set(either(server.over(protocol), prefetch=0).take_many("photos", 2_000))) == 2_000
     assert len(server.asked) < 12
 
 
-def test_a_sequence_may_be_asked_for_in_any_case_and_by_any_name(serve: Serve, client: Client) -> None:
+def test_a_sequence_may_be_asked_for_in_any_case_and_by_any_name(serve: Serve, either: Client) -> None:
     """Names are compared without case, and the server says which are none."""
-    assert client(serve(Honest(changes={"sequence": "photos"})).url, prefetch=0).take("Photos") == 1
+    assert either(serve(Honest(changes={"sequence": "photos"})).url, prefetch=0).take("Photos") == 1
     server = serve(lambda _: problem(422, "no name"))
     with pytest.raises(InvalidRequest, match="no name"):
-        client(server.url, prefetch=0).take("a/b?c#d e\r\nX: ä")
+        either(server.url, prefetch=0).take("a/b?c#d e\r\nX: ä")
     assert server.asked == ["POST /ticket/a%2Fb%3Fc%23d%20e%0D%0AX%3A%20%C3%A4"]
 
 
@@ -96,20 +96,19 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
 @pytest.mark.parametrize(("urls", "options"), WRONG)
-def test_a_client_that_cannot_work_is_refused_without_a_secret(kind: Any, urls: Any, options: dict[str, Any]) -> None:
+def test_a_client_that_cannot_work_is_refused_without_a_secret(urls: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        kind(urls, **options)
+        Tickets(urls, **options)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, TicketError)
     assert "hidden" not in str(caught.value) + repr(caught.value)
 
 
 @PROTOCOLS
-def test_a_call_that_cannot_be_is_refused_and_not_sent(serve: Serve, client: Client, protocol: str) -> None:
+def test_a_call_that_cannot_be_is_refused_and_not_sent(serve: Serve, either: Client, protocol: str) -> None:
     server = serve(Honest())
-    tickets = client(server.over(protocol))
+    tickets = either(server.over(protocol))
     for sequence, key in (("", None), ("\ud800", None), (7, None), ("photos", -1), ("photos", 2**63), ("photos", "7")):
         with pytest.raises(InvalidRequest):
             tickets.take(sequence, key)
@@ -130,8 +129,8 @@ def test_a_low_rate_keeps_few_in_memory(serve: Serve, client: Client) -> None:
     assert honest.drawn < 20 + 100
 
 
-def test_the_next_block_is_fetched_before_anybody_waits(serve: Serve, client: Client) -> None:
-    tickets = client(serve(honest := Honest()).url, prefetch=200)
+def test_the_next_block_is_fetched_before_anybody_waits(serve: Serve, either: Client) -> None:
+    tickets = either(serve(honest := Honest()).url, prefetch=200)
     used = 1_000
     for _ in range(used):
         tickets.take("photos")
@@ -150,13 +149,13 @@ def test_the_next_block_is_fetched_before_anybody_waits(serve: Serve, client: Cl
 
 @pytest.mark.parametrize("call", ["take", "take_many"])
 def test_after_max_age_a_ticket_is_dropped_though_the_machine_was_suspended(
-    serve: Serve, client: Client, monkeypatch: pytest.MonkeyPatch, call: str
+    serve: Serve, either: Client, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     assert passed.args == (time.CLOCK_BOOTTIME,)  # type: ignore[attr-defined]  # a `partial`, on Linux
     later = 0
     for module in ("supply", "tickets"):
         monkeypatch.setattr(f"ticketd_client.{module}.passed", lambda: passed() + later)
-    tickets = client(serve(honest := Honest()).url, prefetch=100, max_age=1_800)
+    tickets = either(serve(honest := Honest()).url, prefetch=100, max_age=1_800)
     tickets.take("photos")
     ahead = honest.next
     later = 900

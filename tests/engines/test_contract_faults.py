@@ -168,7 +168,6 @@ async def test_a_full_disk_is_an_error_and_what_was_answered_stays(bench: Bench,
 
 async def test_draws_beside_truncate_and_drop_end_with_an_id_or_an_error(bench: Bench) -> None:
     stopped = asyncio.Event()
-    await bench.sessions[0].make("model", 64, 0)
 
     async def draw_on(session: Session) -> int:
         given = 0
@@ -184,7 +183,7 @@ async def test_draws_beside_truncate_and_drop_end_with_an_id_or_an_error(bench: 
     tasks = [asyncio.create_task(draw_on(await bench.open(seconds=1))) for _ in range(3)]
     async with asyncio.timeout(LONG):
         for what in ("empty", "drop", "add") * 5:
-            await asyncio.to_thread(bench.do, what, "photos", 0, "model")
+            await asyncio.to_thread(bench.do, what, "photos")
         stopped.set()
         assert all(await asyncio.gather(*tasks))
 

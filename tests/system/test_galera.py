@@ -20,7 +20,7 @@ from app.errors import DatabaseFailed, SequenceBusy
 from tests.load import Load
 from tests.servers import DatabaseServer
 from tests.servers_processes import DEADLINE, free_port, wait_until
-from tests.servers_shared import OwnServer
+from tests.servers_shared import FreshDatabase
 from tests.ticketd import OF_NODES, TicketServer, pair
 
 NUMBERS = "has wsrep_auto_increment_control=ON, so its Galera cluster numbers the ids: set it to OFF on every node"
@@ -167,8 +167,8 @@ def test_two_nodes_are_not_two_databases(cluster: list[GaleraNode]) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: OwnServer) -> None:
-    plain = own_server("mariadb", offset=2, increment=2).create_database("tickets")
+def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], fresh_database: FreshDatabase) -> None:
+    plain = fresh_database("redis")
     nodes = f"mysql://root@{','.join(each.address for each in cluster)}/tickets"
     with pair([nodes, plain]) as servers:
 
@@ -188,7 +188,7 @@ def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: O
 
         assert moved() is cluster[0]
         with Load(*servers) as load:
-            load.wait(200)
+            load.wait(100)
             cluster[0].kill()
             moved(cluster[0])
             cluster[0].start()
@@ -197,11 +197,11 @@ def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: O
             moved(second)
             second.thaw()
             wait_until(second.takes_part, DEADLINE, "the node to come back")
-            load.wait(200)
+            load.wait(100)
             moved()
             load.wait_for_each()
             for node in cluster:
                 node.execute("SET GLOBAL wsrep_auto_increment_control = ON")
             awaits(servers, 0, NUMBERS)
-            load.wait(200)
+            load.wait(100)
         load.check()

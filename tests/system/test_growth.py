@@ -8,7 +8,7 @@ import pytest
 
 from tests.load import Load
 from tests.servers import Engine, engines
-from tests.servers_processes import DEADLINE, wait_until
+from tests.servers_processes import DEADLINE, running, wait_until
 from tests.servers_shared import SharedServers
 from tests.ticketd import PROGRAM, QUICK, TicketServer, environment, settled
 from tests.torture.faults import signalled
@@ -46,7 +46,7 @@ def killed(urls: list[str], increment: int, step: str) -> None:
 def test_databases_join_and_leave_while_tickets_are_drawn(urls: list[str]) -> None:
     with TicketServer(urls[:2], **QUICK) as first:
         first.request("PUT", "/sequence/photos").raise_for_status()
-        for number in range(20):
+        for number in range(5):
             first.request("PUT", f"/sequence/s{number}", json={"bits": 32}).raise_for_status()
         first.request("PUT", "/sequence/flakes", json={"kind": "snowflake"}).raise_for_status()
         settled(first)
@@ -58,7 +58,6 @@ def test_databases_join_and_leave_while_tickets_are_drawn(urls: list[str]) -> No
             for increment in (4, 3):
                 assert grow(urls, "--increment", str(increment)) == (0, "")
                 wait_until(lambda n=increment: len(up(second)) == n, DEADLINE, "every database to serve")  # type: ignore[misc]
-                load.wait(500)
                 load.wait_for_each(increment)
                 flakes.append(second.take("flakes", 50))
         load.check()
@@ -72,7 +71,7 @@ def test_the_servers_take_back_or_finish_what_a_killed_run_has_begun(shared_serv
     with TicketServer(urls[:2], **QUICK) as server:
         server.request("PUT", "/sequence/photos").raise_for_status()
     servers = [TicketServer(urls, **QUICK) for _ in range(2)]
-    with servers[0], servers[1], Load(*servers, callers=2, is_one=False, increment=6) as load:
+    with running(*servers), Load(*servers, is_one=False, increment=6) as load:
 
         def serve(databases: int) -> None:
             wait_until(lambda: {*map(serving, servers)} == {databases}, DEADLINE, f"{databases} databases to serve")
@@ -80,8 +79,6 @@ def test_the_servers_take_back_or_finish_what_a_killed_run_has_begun(shared_serv
 
         serve(2)
         killed(urls, 3, "stopping the draws 1")
-        killed(urls, 3, "writing the floors 1")
-        serve(2)
         for server in servers:
             server.freeze()  # or they could take the change back before it is asked for
         killed(urls, 3, "starting the draws 0")
@@ -109,7 +106,6 @@ def up(server: TicketServer) -> list[str]:
 
 def test_a_server_with_another_increment_is_named_and_nothing_is_changed(urls: list[str]) -> None:
     with TicketServer(urls[:3], increment=3, **QUICK) as server:
-        settled(server)
         server.request("PUT", "/sequence/photos").raise_for_status()
         status, said = grow(urls, "--increment", "5")
         assert (status, "has TICKETS_INCREMENT set" in said) == (1, True)
@@ -123,7 +119,6 @@ def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(
     assert (status, "is the same data as" in said) == (1, True)
     foreign = [shared_servers.database("redis") for _ in range(2)]
     with TicketServer(foreign, **QUICK) as stranger:
-        settled(stranger)
         status, said = grow([*urls[:3], foreign[1]], "--increment", "4")
         assert (status, "belongs to another ring" in said) == (1, True)
-        settled(stranger)
+        assert len(up(stranger)) == 2

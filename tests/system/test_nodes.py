@@ -11,7 +11,7 @@ from tests.load import Load
 from tests.servers import DatabaseServer
 from tests.servers_processes import DEADLINE, Process, free_port, wait_until
 from tests.servers_programs import as_unprivileged, new_home, program
-from tests.servers_shared import OwnServer
+from tests.servers_shared import FreshDatabase, OwnServer
 from tests.ticketd import TicketServer, pair, settled
 
 
@@ -44,25 +44,27 @@ class Sentinel(Process):
         return False
 
 
-def test_tickets_go_on_when_sentinels_promote_a_replica(own_server: OwnServer) -> None:
-    other, primary, replica = (own_server("redis") for _ in range(3))
+def test_tickets_go_on_when_sentinels_promote_a_replica(own_server: OwnServer, fresh_database: FreshDatabase) -> None:
+    primary, replica = own_server("redis"), own_server("redis")
     replica.execute(f"REPLICAOF 127.0.0.1 {primary.port}")
     with Sentinel(primary) as first, Sentinel(primary) as second:
         wait_until(lambda: first.is_ready() and second.is_ready(), DEADLINE, "the Sentinels")
-        urls = [other.url("0"), f"redis+sentinel://127.0.0.1:{first.port},127.0.0.1:{second.port}/tickets/0"]
+        urls = [fresh_database("redis"), f"redis+sentinel://127.0.0.1:{first.port},127.0.0.1:{second.port}/tickets/0"]
         with pair(urls) as servers, Load(*servers) as load:
-            load.wait(200)
+            load.wait(100)
             primary.kill()
-            load.wait(200)
+            load.wait(100)
             wait_until(lambda: "'master'" in str(replica.execute("INFO replication")), DEADLINE, "the promotion")
             settled(*servers)
             first.kill()
-            load.wait(200)
+            load.wait(100)
             load.wait_for_each()
         load.check()
 
 
-def test_servers_use_the_node_that_writes_and_follow_a_promotion(own_server: OwnServer) -> None:
+def test_servers_use_the_node_that_writes_and_follow_a_promotion(
+    own_server: OwnServer, fresh_database: FreshDatabase
+) -> None:
     primary, standby = own_server("postgresql"), own_server("postgresql")
     standby.stop()
     shutil.rmtree(standby.data_dir)
@@ -72,19 +74,18 @@ def test_servers_use_the_node_that_writes_and_follow_a_promotion(own_server: Own
     standby.start()
     listed = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
     primary.create_database("tickets")
-    other = own_server("mariadb").create_database("tickets")
-    with pair([f"postgresql://postgres@{listed}/tickets", other]) as (first, second):
+    with pair([f"postgresql://postgres@{listed}/tickets", fresh_database("redis")]) as (first, second):
         assert nodes(first) == nodes(second) == [f"127.0.0.1:{primary.port}", None]
         assert first.health()["databases"][0]["name"] == f"127.0.0.1:{standby.port}"
         assert "node" not in first.health()["databases"][1]
         with Load(first, second) as load:
-            load.wait(200)
+            load.wait(100)
             primary.kill()
-            load.wait(200)
+            load.wait(100)
             assert nodes(first)[0] is None
             standby.execute("SELECT pg_promote()")
             settled(first, second)
-            load.wait(200)
+            load.wait(100)
             assert nodes(first) == nodes(second) == [f"127.0.0.1:{standby.port}", None]
             load.wait_for_each()
         load.check()

@@ -11,7 +11,7 @@ import httpx
 
 from tests.load import SEQUENCES, Load
 from tests.servers import DatabaseServer, Engine
-from tests.servers_processes import wait_until
+from tests.servers_processes import running, wait_until
 from tests.ticketd import QUICK, TicketServer
 
 DATABASE = "tickets"
@@ -104,18 +104,19 @@ class Stage:
     """
 
     def __init__(self, stack: ExitStack, engines: Sequence[Engine], servers: int = 3) -> None:
-        self.databases: list[DatabaseServer] = []
-        for offset, engine in enumerate(engines, 1):
-            database = stack.enter_context(DatabaseServer(engine, offset=offset, increment=len(engines)))
+        self.databases = [
+            DatabaseServer(engine, offset=offset, increment=len(engines)) for offset, engine in enumerate(engines, 1)
+        ]
+        stack.enter_context(running(*self.databases))
+        for database in self.databases:
             database.create_database(DATABASE)
-            self.databases.append(database)
         self.links: list[list[Proxy]] = []
         """Of each ticket server to the databases."""
         self.servers: list[TicketServer] = []
         for _ in range(servers if engines else 1):
             self.links.append([stack.enter_context(Proxy(database.port)) for database in self.databases])
-            server = TicketServer(self.urls(*self.links[-1]), **QUICK)
-            self.servers.append(stack.enter_context(server))
+            self.servers.append(TicketServer(self.urls(*self.links[-1]), **QUICK))
+        stack.enter_context(running(*self.servers))
         for sequence in SEQUENCES:
             self.servers[0].request("PUT", f"/sequence/{sequence}").raise_for_status()
 
