@@ -12,6 +12,8 @@ import httpx
 
 from tests.servers_processes import DEADLINE, Process, free_port, running, wait_until
 
+__all__ = ["DEADLINE", "OF_NODES", "PROGRAM", "QUICK", "TicketServer", "environment", "pair", "settled"]
+
 PROGRAM = (sys.executable, "-m", "app")
 """How `ticketd` is started from this checkout."""
 PATIENT = {"database_timeout": 20, "request_timeout": 40}

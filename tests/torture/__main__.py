@@ -34,20 +34,21 @@ BUMP_SECONDS = 10.0
 
 
 def play(chosen: argparse.Namespace, stage: Stage, faults: Faults, load: Load, chance: random.Random) -> Counter[str]:
-    """Do faults until the time is over, and return how many. Raises TimeoutError."""
+    """Do faults until the time is over, or the kills are done, and return how many. Raises TimeoutError."""
     done: Counter[str] = Counter()
     stage.recover(load)
     load.silence, begin, settled = 0.0, time.monotonic(), True
-    while time.monotonic() < begin + chosen.seconds:
+    while done.total() < chosen.kills or (not chosen.kills and time.monotonic() < begin + chosen.seconds):
         time.sleep(chance.uniform(0, 2))
         backwards = settled and chance.random() < 0.6
         choice = faults.backwards if backwards else faults.steady
-        fault = chance.choice([faults.grow] if chosen.grow else choice)
+        only = [faults.kill_database] * bool(chosen.kills) + [faults.grow] * chosen.grow
+        fault = chance.choice(only or choice)
         number = chance.randrange(6)
         print(f"{time.monotonic() - begin:6.1f} s  {fault.__name__} {number}, {load.count:,} tickets", flush=True)
         fault(number)
         done[fault.__name__] += 1
-        if settled := backwards or chance.random() < 0.5:
+        if settled := not chosen.kills and (backwards or chance.random() < 0.5):
             stage.recover(load)
     stage.recover(load)
     return done
@@ -85,7 +86,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> bool:
         for server in stage.servers:
             if "Traceback" in server.log:
                 load.violate(f"a defect: {server.log[-3000:]}")
-    if load.silence > (GROWTH if chosen.grow else SILENCE) and len(stage.servers) > 2:
+    if load.silence > (GROWTH if chosen.grow else SILENCE) and (chosen.kills or len(stage.servers) > 2):
         load.violate(f"no ticket for {load.silence:.2f} s, while one database could write")
     print(f"tickets {load.count:,}; bumps {load.floors}; longest time without a ticket {load.silence:.2f} s")
     print(f"errors that callers got {load.errors.most_common(10)}")
@@ -102,6 +103,7 @@ def main() -> int:
     add("--seconds", type=float, default=300.0, help="how long faults are begun; 300")
     add("--seed", type=int, default=random.randrange(1_000_000), help="decides the faults; random")
     add("--callers", type=int, default=16, help="how many callers each ticket server has; 16")
+    add("--kills", type=int, default=0, metavar="K", help="kill a database K times, and do nothing else")
     add("--grow", action="store_true", help="change a ring of three engines, and kill `ticketd grow` and others")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tickets-torture-") as folder:
