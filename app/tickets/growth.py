@@ -9,7 +9,7 @@ sequences on new databases, and their lanes go above the floors, by rule 4.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -63,8 +63,9 @@ class Growth:
             if record.drawn and (record.increment, record.offsets) == (self._increment, self._wanted):
                 return
             changing = replace(record, number=record.number + 1, writer=self._probe.word, state=State.CHANGING)
+            positions = await self._positions()
             fenced = await self._fence(changing)
-            await self._keep_floors(fenced)
+            await self._keep_floors(fenced, positions)
             await self._decide(changing, fenced)
 
     async def status(self) -> list[str]:
@@ -163,21 +164,32 @@ class Growth:
         if not done and await member.database.read_ring(life) != new:
             raise GrowthRefused(f"somebody else changed the ring record of {member.name} meanwhile: run it again")
 
-    async def _keep_floors(self, fenced: Sequence[Fenced]) -> None:
+    async def _positions(self) -> dict[str, int]:
+        """Return the largest position of each sequence.
+
+        To read those of thousands of tables takes seconds, so it comes before the draws are stopped: every id that
+        this ring has issued is at or below a limit. Only what others drew, or wrote by hand, may be above.
+        """
+        self._say("reading the positions", 0, 1)
+        found = await asyncio.gather(*(each.database.sequences(None, each.found) for each in self._members))
+        return _largest(
+            (name, each.position) for counters in found for name, each in counters.items() if isinstance(each, Counter)
+        )
+
+    async def _keep_floors(self, fenced: Sequence[Fenced], positions: Mapping[str, int]) -> None:
         """Keep the largest limit, floor and position of each sequence, and of each worker number, as its floor."""
-        floors: dict[str, int] = {}
-        for done, (member, life, _) in enumerate(fenced):
-            self._say("reading the high-water marks", done, len(fenced))
-            kept, marks = await all_rows(member, life, Book.FLOORS), await all_rows(member, life, Book.MARKS)
-            counters = await member.database.sequences(None, life)
-            found = [(name, floor.high) for name, floor in kept.items()]
-            found += [(name.rpartition("/")[0], mark.high) for name, mark in marks.items()]
-            found += [(name, each.position) for name, each in counters.items() if isinstance(each, Counter)]
-            for name, high in found:
-                floors[name] = max(high, floors.get(name, 0))
-        for done, (member, life, row) in enumerate(fenced):
-            self._say("writing the floors", done, len(fenced))
-            if not await raise_rows(member, life, Book.FLOORS, floors, stamp=row.stamp):
+        self._say("reading the high-water marks", 0, 1)
+        found = await asyncio.gather(
+            *(all_rows(member, life, book) for book in (Book.FLOORS, Book.MARKS) for member, life, _ in fenced)
+        )
+        highs = [(name.partition("/")[0], note.high) for rows in found for name, note in rows.items()]
+        floors = _largest([*positions.items(), *highs])
+        self._say("writing the floors", 0, 1)
+        taken = await asyncio.gather(
+            *(raise_rows(member, life, Book.FLOORS, floors, stamp=row.stamp) for member, life, row in fenced)
+        )
+        for (member, _, _), is_taken in zip(fenced, taken, strict=True):
+            if not is_taken:
                 raise GrowthRefused(f"{member.name} did not take the floors: run it again")
 
     async def _decide(self, changing: Record, fenced: Sequence[Fenced]) -> None:
@@ -205,3 +217,11 @@ class Growth:
                     raise
                 log.warning("%s gets the ring's record from the ticket servers: %s", member.name, error)
         self._say("the ring is changed", 1, 1)
+
+
+def _largest(values: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the largest value of each name."""
+    found: dict[str, int] = {}
+    for name, value in values:
+        found[name] = max(value, found.get(name, 0))
+    return found

@@ -19,8 +19,12 @@ from tests.ticketd import QUICK, TicketServer, environment
 from tests.torture.stage import ABOVE, DATABASE, SETTLES, Stage
 
 PATH = {"PYTHONPATH": TicketServer.imports_from}
-_PARTS = "stopping the draws", "reading the high-water marks", "writing the floors", "starting the draws"
-STEPS = [f"{part} {done}" for part in _PARTS for done in range(3)]
+STEPS = [
+    "reading the positions 0",
+    *(f"stopping the draws {done}" for done in range(3)),
+    *("reading the high-water marks 0", "writing the floors 0"),
+    *(f"starting the draws {done}" for done in range(3)),
+]
 """The steps of a change with three databases listed. The last but one comes after the deciding write."""
 _PROGRAM = """
 import os, sys
