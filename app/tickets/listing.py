@@ -5,6 +5,7 @@ can serve them when the others fail.
 """
 
 import asyncio
+import random
 
 from app.errors import DatabaseError
 from app.tickets.catalog import Catalog, Entry
@@ -17,6 +18,7 @@ INTERVAL, AGAIN, LONGEST = 10.0, 1.0, 30.0
 SHARE = 20  # a list that takes long is made less often: at most this part of the time goes into lists
 SLICE = 500  # how many sequences are worked through before other tasks have their turn
 AT_ONCE = 8  # how many counters are made at the same time
+REST = 2.0  # between them the server waits so many times as long: to make a table keeps a database from draws
 
 
 Warned = tuple[str | None, str | None, str]
@@ -104,10 +106,13 @@ class Listing:
     async def _make(self, lacking: list[tuple[Entry, Member]]) -> dict[Member, str]:
         """Make the counters and the rows that databases lack; return what could not be made."""
         failures: dict[Member, str] = {}
+        random.shuffle(lacking)  # other servers make them as well, in another order
         for start in range(0, len(lacking), AT_ONCE):
-            part = lacking[start : start + AT_ONCE]
+            part, began = lacking[start : start + AT_ONCE], self._sight.clock()
             reasons = await asyncio.gather(*(self._catalog.ensure(entry, member) for entry, member in part))
             for (entry, member), reason in zip(part, reasons, strict=True):
                 if reason is not None:
                     failures[member] = f"sequences could not be made there, among them {entry.name}: {reason}"
+            if start + AT_ONCE < len(lacking):
+                await asyncio.sleep(REST * (self._sight.clock() - began))
         return failures
