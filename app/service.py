@@ -57,7 +57,7 @@ class Service:
         self.levels = Levels(self.sight, warns=not settings.is_embedded)
         self.clock = ServerClock(clock, wall)
         self.catalog = Catalog(self.sight, self.floors, self.clock.now_ms)
-        self.listing = Listing(self.catalog, self.sight)
+        self.listing = Listing(self.catalog, self.sight, chance)
         self.opener = Opener(self.sight, self.floors, chance)
         self.probe = Probe(self.sight, name, increment=settings.increment, floors=self.floors)
         self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted

@@ -5,7 +5,7 @@ can serve them when the others fail.
 """
 
 import asyncio
-import random
+from random import Random
 
 from app.errors import DatabaseError
 from app.tickets.catalog import Catalog, Entry
@@ -26,10 +26,13 @@ Warned = tuple[str | None, str | None, str]
 
 
 class Listing:
-    """Lists the sequences of all databases in sight, again and again. One task runs `run`."""
+    """Lists the sequences of all databases in sight, again and again. One task runs `run`.
 
-    def __init__(self, catalog: Catalog, sight: Sight) -> None:
-        self._catalog, self._sight = catalog, sight
+    chance: decides the order in which the server makes what is lacking.
+    """
+
+    def __init__(self, catalog: Catalog, sight: Sight, chance: Random) -> None:
+        self._catalog, self._sight, self._chance = catalog, sight, chance
         self._refreshing = asyncio.Lock()
         self._has_listed = False
         self._failures: dict[Member, str] = {}
@@ -106,7 +109,7 @@ class Listing:
     async def _make(self, lacking: list[tuple[Entry, Member]]) -> dict[Member, str]:
         """Make the counters and the rows that databases lack; return what could not be made."""
         failures: dict[Member, str] = {}
-        random.shuffle(lacking)  # other servers make them as well, in another order
+        self._chance.shuffle(lacking)  # other servers make them as well, in another order
         for start in range(0, len(lacking), AT_ONCE):
             part, began = lacking[start : start + AT_ONCE], self._sight.clock()
             reasons = await asyncio.gather(*(self._catalog.ensure(entry, member) for entry, member in part))

@@ -68,7 +68,7 @@ class Bench:
         self.sight = Sight(self.members, interval=1.0, timeout=timeout, clock=clock, is_settling=False)
         self.floors = Floors(self.sight)
         self.catalog = Catalog(self.sight, self.floors, lambda: NOW)
-        self.listing = Listing(self.catalog, self.sight)
+        self.listing = Listing(self.catalog, self.sight, Random(7))
         self.opener = Opener(self.sight, self.floors, Random(7))
 
     def another(self) -> "Bench":
